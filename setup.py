@@ -15,16 +15,22 @@ sys.path[:0] = [str(HERE / "build_tools"), str(HERE / "runtime")]
 import amalgamate  # noqa: E402
 import compilers  # noqa: E402
 import platforms  # noqa: E402
+import windows_python  # noqa: E402
 
 PLATFORM = platforms.wanted()
 WINDOWS = PLATFORM.system == "win32"
+BY_ZIG_FOR_WINDOWS = WINDOWS and PLATFORM.zig_target is not None
 MAC = PLATFORM.system == "darwin"
 
 # The runtime is made small: what is hot in a model is the model's own code.
 SMALL = ["-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-ffunction-sections",
          "-fdata-sections"]
 
-if WINDOWS:
+if BY_ZIG_FOR_WINDOWS:
+    C_FLAGS = ["-O2", "-g0", "-std=c11"]
+    RUNTIME_FLAGS = [*C_FLAGS, *SMALL]
+    SHARED_NAME, SHARED_FLAGS, EXTENSION_FLAGS = "sterna.dll", ["-s"], ["-s"]
+elif WINDOWS:
     C_FLAGS = ["/O2", "/std:c11", "/experimental:c11atomics"]
     RUNTIME_FLAGS = C_FLAGS
     SHARED_NAME, SHARED_FLAGS, EXTENSION_FLAGS = "sterna.dll", [], []
@@ -56,6 +62,11 @@ PARTS = {
 }
 
 
+def import_library_flags(path: Path) -> list[str]:
+    """On Windows a library is linked with by way of another file."""
+    return [f"-Wl,--out-implib,{path}"] if BY_ZIG_FOR_WINDOWS else []
+
+
 class BuildNative(build_ext):
     """Puts the runtime into sterna/native, then builds the extension against it."""
 
@@ -71,12 +82,27 @@ class BuildNative(build_ext):
     def build_extensions(self) -> None:
         """Build the runtime first: the extension links with it."""
         native = self.package_root() / "native"
+        if BY_ZIG_FOR_WINDOWS:  # all of its code may lie anywhere, without being told
+            compiler = self.compiler.compiler_so
+            self.compiler.set_executables(compiler_so=[w for w in compiler if w != "-fPIC"])
         self.write_sources(native)
         self.build_runtime(native)
         for extension in self.extensions:
             extension.include_dirs = [str(native / "include")]
             extension.library_dirs = [str(native / "lib")]
+        if BY_ZIG_FOR_WINDOWS:
+            self.link_as_windows_does(native)
         super().build_extensions()
+
+    def link_as_windows_does(self, native: Path) -> None:
+        """Extension modules name the libraries that they import from, Python's among them."""
+        include = windows_python.headers(Path(self.build_temp))
+        python = windows_python.import_library(include)
+        for extension in self.extensions:
+            extension.include_dirs.insert(0, str(include))
+            own = [str(native / "lib" / "sterna.lib")] if extension.libraries else []
+            extension.libraries = []
+            extension.extra_objects = [*own, str(python)]
 
     def package_root(self) -> Path:
         """The package's folder: in the checkout for an editable install, else in the build."""
@@ -105,7 +131,8 @@ class BuildNative(build_ext):
         )
         shared = native / "lib" / SHARED_NAME
         shared.unlink(missing_ok=True)  # a process that has it loaded keeps its own copy
-        self.compiler.link_shared_object(objects, str(shared), extra_postargs=SHARED_FLAGS)
+        flags = [*SHARED_FLAGS, *import_library_flags(shared.with_suffix(".lib"))]
+        self.compiler.link_shared_object(objects, str(shared), extra_postargs=flags)
         self.compiler.create_static_lib(objects, "sterna", output_dir=str(native / "lib"))
         for kind, patterns in PARTS.items():
             self.build_part(native, kind, patterns)
@@ -121,9 +148,16 @@ class BuildNative(build_ext):
         )
         shared = native / "lib" / SHARED_NAME.replace("sterna", f"sterna_{kind}")
         shared.unlink(missing_ok=True)
+        if BY_ZIG_FOR_WINDOWS:
+            objects, libraries = [*objects, str(native / "lib" / "sterna.lib")], []
+        else:
+            libraries = ["sterna"]
         self.compiler.link_shared_object(
-            objects, str(shared), libraries=["sterna"], library_dirs=[str(native / "lib")],
-            extra_postargs=[flag.replace("sterna", f"sterna_{kind}") for flag in SHARED_FLAGS],
+            objects, str(shared), libraries=libraries, library_dirs=[str(native / "lib")],
+            extra_postargs=[
+                *(flag.replace("sterna", f"sterna_{kind}") for flag in SHARED_FLAGS),
+                *import_library_flags(Path(self.build_temp) / f"{kind}.lib"),  # for nobody
+            ],
         )
 
 
@@ -138,7 +172,7 @@ packer: dict[str, Any] = {
     "sources": sorted(str(p.relative_to(HERE)) for p in HERE.glob("sterna/tir/usmp/packer/*.c")),
     "depends": ["sterna/tir/usmp/packer/search.h"],
     "extra_compile_args": C_FLAGS,
-    "extra_link_args": [] if WINDOWS else EXTENSION_FLAGS[1:],
+    "extra_link_args": EXTENSION_FLAGS if WINDOWS else EXTENSION_FLAGS[1:],
 }
 setup(
     ext_modules=[

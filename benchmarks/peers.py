@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from sterna.model import CompiledModel
+from sterna.model import CompiledModel, OpenModel
 from sterna.model import compile as compile_model
 from sterna.model.bench import onnxruntime_runner
 from sterna.model.bounds import measure_bounds
@@ -52,8 +52,13 @@ class CompiledRunner:
         results = self.model(*self.arguments)
         return list(results) if isinstance(results, tuple) else [results]
 
-    def limits(self) -> Limits:
-        """By the model as a whole: what passes between its kernels is no need of its own."""
+    def limits(self) -> Limits | None:
+        """By the model as a whole: what passes between its kernels is no need of its own.
+
+        None of a model whose run finds out shapes: how often its kernels run is not known before.
+        """
+        if isinstance(self.model, OpenModel):
+            return None
         bounds = measure_bounds(self.threads)
         times = self.model.profile(repeat=3, bounds=False, inputs=self.inputs)
         written = sum(np.asarray(result).nbytes for result in self())

@@ -1,6 +1,6 @@
 """What tuning gains: each network untuned and tuned, in turns, in one run.
 
-    python benchmarks/tuning.py MODEL.onnx... [--minutes 10] [--trials 64] [--unknown] [--markdown]
+    python benchmarks/tuning.py MODEL.onnx... [--minutes 10] [--trials 64] [--unknown] [--threads 1]
 
 The tuned network may never take longer. --unknown compiles for a
 processor of this architecture that the tables do not know.
@@ -21,12 +21,15 @@ NATIVE = "llvm -mcpu=native"
 LEAST = 1.0
 
 
-def tuned(path: Path, minutes: float, trials: int, target: Target) -> Outcome:
+def tuned(
+    path: Path, minutes: float, trials: int, target: Target, threads: int | None
+) -> Outcome:
     """A network, tuned with records of its own."""
     with tempfile.TemporaryDirectory() as folder:
         database = TuningDatabase(Path(folder) / "t.db")
         budget = Budget(trials, minutes * 60)
-        return tune(*import_model(path, None, None), target, database, budget=budget)
+        return tune(*import_model(path, None, None), target, database, budget=budget,
+                    threads=threads)
 
 
 def row_of(path: Path, found: Outcome) -> Row:
@@ -42,12 +45,13 @@ def main() -> int:
     parser.add_argument("models", nargs="+", type=Path)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--trials", type=int, default=64)
+    parser.add_argument("--threads", type=int, help="one does best beside other work")
     parser.add_argument("--unknown", action="store_true")
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     target = Target("llvm" if options.unknown else NATIVE)
     rows = [
-        row_of(path, tuned(path, options.minutes, options.trials, target))
+        row_of(path, tuned(path, options.minutes, options.trials, target, options.threads))
         for path in options.models
     ]
     return show_rows("Tuning", rows, options.markdown)

@@ -28,6 +28,8 @@ class Platform:
         """How the names of extension modules end."""
         if self.zig_target is None:
             return str(sysconfig.get_config_var("EXT_SUFFIX"))
+        if self.system == "win32":
+            return f".cp{sys.version_info.major}{sys.version_info.minor}-{self.wheel}.pyd"
         tag = f"cpython-{sys.version_info.major}{sys.version_info.minor}"
         place = "darwin" if self.system == "darwin" else f"{self.machine}-linux-gnu"
         return f".{tag}-{place}.so"
@@ -41,6 +43,7 @@ OTHERS = {
         Platform("linux", "aarch64", "manylinux_2_17_aarch64", "aarch64-linux-gnu.2.17"),
         Platform("darwin", "arm64", "macosx_11_0_arm64", "aarch64-macos.11.0"),
         Platform("darwin", "x86_64", "macosx_11_0_x86_64", "x86_64-macos.11.0"),
+        Platform("win32", "x86_64", "win_amd64", "x86_64-windows-gnu"),
     )
 }
 

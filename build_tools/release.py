@@ -56,8 +56,9 @@ def main() -> None:
     if wrong:
         sys.exit("\n".join(wrong))
     for path in made:
-        if path.suffix == ".whl" and runs_here(path):
-            try_wheel(path)
+        python = interpreter_of(path, [sys.executable, *args.python])
+        if python is not None:
+            try_wheel(path, python)
             print(f"{path.name}: installed and tried without a compiler")
     describe(args.output, made, version[1])
 
@@ -121,21 +122,27 @@ def without_times(archive: bytes) -> bytes:
     return out.getvalue()
 
 
-def runs_here(path: Path) -> bool:
-    """Whether a wheel is for this machine and this interpreter."""
-    own = platforms.Platform(sys.platform, os.uname().machine)
-    tag = f"cp{sys.version_info.major}{sys.version_info.minor}"
-    wanted = platforms.OTHERS.get(path.stem.rsplit("-", 1)[1])
-    return wanted is not None and (wanted.system, wanted.machine) == (
-        own.system, own.machine
-    ) and f"-{tag}-" in path.name
+def interpreter_of(path: Path, interpreters: list[str]) -> str | None:
+    """The one of some interpreters that a wheel is for; None: it is for none or another machine."""
+    wanted = platforms.OTHERS.get(path.stem.rsplit("-", 1)[-1])
+    here = sys.platform, os.uname().machine
+    if path.suffix != ".whl" or wanted is None or (wanted.system, wanted.machine) != here:
+        return None
+    return next((each for each in interpreters if f"-{tag_of(each)}-" in path.name), None)
 
 
-def try_wheel(path: Path) -> None:
+def tag_of(interpreter: str) -> str:
+    """cp311"""
+    code = "import sys; print('cp%d%d' % sys.version_info[:2])"
+    return subprocess.run([interpreter, "-c", code], check=True, capture_output=True,
+                          text=True).stdout.strip()
+
+
+def try_wheel(path: Path, interpreter: str) -> None:
     """Install a wheel into an environment of its own, and use it with no compiler to be found."""
     with tempfile.TemporaryDirectory(prefix="try-") as scratch:
         folder = Path(scratch)
-        subprocess.run([sys.executable, "-m", "venv", str(folder / "env")], check=True)
+        subprocess.run([interpreter, "-m", "venv", str(folder / "env")], check=True)
         python = folder / "env" / "bin" / "python"
         subprocess.run([python, "-m", "pip", "install", "-q", str(path.resolve()), "ziglang"],
                        check=True)

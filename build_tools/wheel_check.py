@@ -1,7 +1,8 @@
 """What a wheel may hold: libraries for its own platform that need nothing but the system's.
 
 Linux wheels are judged as auditwheel does: which libraries a file names, and which versions of
-glibc's symbols. Files of macOS are judged by their processor and least system.
+glibc's symbols. Files of macOS are judged by their processor and least system, those of Windows by
+their processor and the libraries that they import from.
 """
 
 import re
@@ -16,6 +17,10 @@ SYSTEM_LIBRARIES = frozenset(
 OWN_LIBRARY = re.compile(r"libsterna(_\w+)?\.so")
 ELF_MACHINES = {"x86_64": 62, "aarch64": 183}
 MACH_MACHINES = {"x86_64": 0x01000007, "arm64": 0x0100000C}
+PE_MACHINES = {"win_amd64": 0x8664}
+WINDOWS_LIBRARY = re.compile(
+    r"(kernel32|ntdll|advapi32|api-ms-win-[\w-]+|ucrtbase|sterna(_\w+)?|python3\d*)\.dll", re.I
+)
 MACH_O, BUILD_VERSION, MINIMUM_VERSION = 0xFEEDFACF, 0x32, 0x24
 _LOAD, _DYNAMIC = 1, 2
 _NEEDED, _STRINGS, _VERSIONS, _VERSION_COUNT = 1, 5, 0x6FFFFFFE, 0x6FFFFFFF
@@ -26,7 +31,7 @@ def check_wheel(path: Path) -> list[str]:
     tag = path.stem.rsplit("-", 1)[1]
     found = []
     with zipfile.ZipFile(path) as wheel:
-        libraries = [n for n in wheel.namelist() if n.endswith((".so", ".dylib"))]
+        libraries = [n for n in wheel.namelist() if n.endswith((".so", ".dylib", ".dll", ".pyd"))]
         if not any("/_core" in name for name in libraries):
             found.append("it has no binding of the runtime")
         for name in libraries:
@@ -43,6 +48,8 @@ def check_library(content: bytes, tag: str) -> list[str]:
     mac = re.fullmatch(r"macosx_(\d+)_(\d+)_(\w+)", tag)
     if mac:
         return _check_mach_o(content, mac[3], (int(mac[1]), int(mac[2])))
+    if tag in PE_MACHINES:
+        return _check_pe(content, tag)
     return [f"wheels for {tag} are not known"]
 
 
@@ -130,3 +137,35 @@ def _check_mach_o(content: bytes, machine: str, least: tuple[int, int]) -> list[
             return [] if wants <= least else [f"it needs macOS {wants[0]}.{wants[1]}"]
         at += size
     return ["it names no least system"]
+
+
+# ---- Windows ----
+
+
+def _check_pe(content: bytes, tag: str) -> list[str]:
+    (header,) = struct.unpack_from("<I", content, 0x3C)
+    if content[:2] != b"MZ" or content[header : header + 4] != b"PE\0\0":
+        return ["it is no library of Windows"]
+    machine, sections, _, _, _, optional = struct.unpack_from("<HHIIIH", content, header + 4)
+    if machine != PE_MACHINES[tag]:
+        return [f"it is for another processor than {tag}"]
+    begin = header + 24
+    (imports,) = struct.unpack_from("<I", content, begin + 120)
+    table = [struct.unpack_from("<8xIIII", content, begin + optional + 40 * i)
+             for i in range(sections)]
+
+    def place(address: int) -> int:
+        return next(raw + address - start for size, start, raw_size, raw in table
+                    if start <= address < start + max(size, raw_size))
+
+    found = []
+    at = place(imports) if imports else len(content)
+    while at + 20 <= len(content):
+        (name,) = struct.unpack_from("<12xI", content, at)
+        if not name:
+            break
+        text = content[place(name) : content.index(b"\0", place(name))].decode("latin-1")
+        if not WINDOWS_LIBRARY.fullmatch(text):
+            found.append(f"it needs {text}, which is not part of every system")
+        at += 20
+    return found

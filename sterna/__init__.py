@@ -5,9 +5,14 @@ the package is quick and running a model does not load the compiler.
 """
 
 import importlib
+import os
+import sys
 from typing import TYPE_CHECKING, Any
 
 from sterna.version import __version__
+
+if sys.platform == "win32":  # extension modules find the runtime there
+    os.add_dll_directory(os.path.join(os.path.dirname(__file__), "native", "lib"))
 
 if TYPE_CHECKING:
     from sterna import (
@@ -25,6 +30,7 @@ if TYPE_CHECKING:
         te,
         testing,
         tir,
+        topi,
         tune,
     )
     from sterna.driver import build, lower
@@ -39,6 +45,7 @@ if TYPE_CHECKING:
     )
     from sterna.ir.module import IRModule
     from sterna.model import CompiledModel, compile, load
+    from sterna.quantization import quantize
     from sterna.runtime import (
         DataType,
         Device,
@@ -83,6 +90,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "rpc": ("sterna.rpc", None),
     "te": ("sterna.te", None),
     "tir": ("sterna.tir", None),
+    "topi": ("sterna.topi", None),
     "transform": ("sterna.ir.transform", None),
     "tune": ("sterna.tune", None),
     "IRModule": ("sterna.ir.module", "IRModule"),
@@ -91,6 +99,7 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "CompiledModel": ("sterna.model", "CompiledModel"),
     "compile": ("sterna.model", "compile"),
     "load": ("sterna.model", "load"),
+    "quantize": ("sterna.quantization", "quantize"),
     "nd": ("sterna.runtime.ndarray", None),
     "runtime": ("sterna.runtime", None),
     "testing": ("sterna.testing", None),
@@ -123,10 +132,9 @@ __all__ = [
     "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo",
     "auto_scheduler", "autotvm", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
     "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
-    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "register_error", "register_func",
-    "relay",
-    "remove_global_func", "rocm", "rpc", "runtime", "target", "te", "testing", "tir",
-    "transform", "tune", "vpi", "vulkan", "webgpu",
+    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "quantize", "register_error",
+    "register_func", "relay", "remove_global_func", "rocm", "rpc", "runtime", "target", "te",
+    "testing", "tir", "topi", "transform", "tune", "vpi", "vulkan", "webgpu",
 ]
 
 

@@ -1,6 +1,7 @@
 """What a release is checked for, and how it is told."""
 
 import io
+import os
 import struct
 import sys
 import tarfile
@@ -45,7 +46,8 @@ def test_libraries_are_for_the_wheel_and_its_system(release: ModuleType, tmp_pat
     assert "another processor" in check(wheel_of(own, tmp_path, f"manylinux_2_17_{other}"))[0]
     assert "no Mach-O" in check(wheel_of(own, tmp_path, "macosx_11_0_arm64"))[0]
     assert "no ELF" in check(wheel_of(b"MZ" * 40, tmp_path, f"manylinux_2_17_{machine}"))[0]
-    assert "not known" in check(wheel_of(own, tmp_path, "win_amd64"))[0]
+    assert "not known" in check(wheel_of(own, tmp_path, "win_arm64"))[0]
+    assert "no library of Windows" in check(wheel_of(own, tmp_path, "win_amd64"))[0]
 
 
 def mach_o(processor: int, version: int) -> bytes:
@@ -59,6 +61,35 @@ def test_files_of_macos(release: ModuleType, tmp_path: Path) -> None:
     assert check(wheel_of(mach_o(arm, 11), tmp_path, "macosx_11_0_arm64")) == []
     assert "macOS 14.0" in check(wheel_of(mach_o(arm, 14), tmp_path, "macosx_11_0_arm64"))[0]
     assert "processor" in check(wheel_of(mach_o(arm, 11), tmp_path, "macosx_11_0_x86_64"))[0]
+
+
+def pe(processor: int, library: bytes) -> bytes:
+    """A library of Windows with one section, whose addresses are places in the file."""
+    head = b"MZ".ljust(0x3C, b"\0") + struct.pack("<I", 0x40) + b"PE\0\0"
+    head += struct.pack("<HHIIIHH", processor, 1, 0, 0, 0, 240, 0)
+    imports = 0x40 + 24 + 240 + 40
+    head += b"\0" * 120 + struct.pack("<I", imports) + b"\0" * 116
+    head += struct.pack("<8sIIII16x", b".data", 4096, 0, 4096, 0)
+    return (head + struct.pack("<12xI4x", imports + 40) + bytes(20) + library + b"\0").ljust(4096)
+
+
+def test_files_of_windows(release: ModuleType, tmp_path: Path) -> None:
+    check = release.check_wheel
+    amd64, arm64 = 0x8664, 0xAA64
+    assert check(wheel_of(pe(amd64, b"KERNEL32.dll"), tmp_path, "win_amd64")) == []
+    assert check(wheel_of(pe(amd64, b"python311.dll"), tmp_path, "win_amd64")) == []
+    wrong = check(wheel_of(pe(amd64, b"libgcc_s.dll"), tmp_path, "win_amd64"))
+    assert "it needs libgcc_s.dll" in wrong[0]
+    assert "processor" in check(wheel_of(pe(arm64, b"KERNEL32.dll"), tmp_path, "win_amd64"))[0]
+
+
+def test_wheels_are_tried_by_their_interpreters(release: ModuleType) -> None:
+    here = f"manylinux_2_17_{os.uname().machine}"
+    tag = release.tag_of(sys.executable)
+    find = release.interpreter_of
+    assert find(Path(f"sterna-0.1.0-{tag}-{tag}-{here}.whl"), [sys.executable]) == sys.executable
+    assert find(Path(f"sterna-0.1.0-cp399-cp399-{here}.whl"), [sys.executable]) is None
+    assert find(Path(f"sterna-0.1.0-{tag}-{tag}-win_amd64.whl"), [sys.executable]) is None
 
 
 def test_an_sdist_has_no_times_of_its_own(release: ModuleType) -> None:

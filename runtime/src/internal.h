@@ -124,9 +124,12 @@ struct symbols {
   void (*destroy)(void *self);
   int foreign;            /* made for another runtime */
   int several;            /* a table says which modules there are */
+  sterna_bytes level;     /* which of a model's levels runs here; none: it has no levels */
   struct module_part *parts;     /* the modules over them, until they are published */
   table owned;            /* the symbols that belong to one module alone */
 };
+/* The best of a portable library's levels that this processor runs; see processor.c. */
+INTERNAL int processor_pick_level(const char *name, const char *levels, sterna_bytes *out);
 /* A module over symbols: all that belong to no other. */
 INTERNAL int symbols_module(symbols *under, sterna_module **out);
 /* The data of a library's model, by its name or, when that is null, of its only one; null: none. */

@@ -54,7 +54,9 @@ void platform_on_fork(void (*before)(void), void (*parent)(void), void (*child)(
 }
 
 void *platform_library_open(const char *path, char *error, size_t error_size) {
-  void *handle = (void *)LoadLibraryA(path);
+  /* In folders that the process has added too, as Python does for extension modules. */
+  void *handle = (void *)LoadLibraryExA(path, NULL, LOAD_LIBRARY_SEARCH_DEFAULT_DIRS);
+  if (!handle) handle = (void *)LoadLibraryA(path);
   if (!handle)
     FormatMessageA(FORMAT_MESSAGE_FROM_SYSTEM | FORMAT_MESSAGE_IGNORE_INSERTS, NULL, GetLastError(), 0,
                    error, (DWORD)error_size, NULL);

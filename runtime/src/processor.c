@@ -3,6 +3,9 @@
  * says what it needs in the symbol __sterna__needs: the processor's name, then features by LLVM's
  * names, a blank before each. Without this look the first such instruction would kill the process.
  * Features that are not listed here, and systems that do not tell, are taken to be all right.
+ *
+ * A portable library holds a model's code for several levels of an architecture and says in the symbol
+ * __sterna__levels which: a level's name and what it needs, as above, then a semicolon, the best first.
  */
 #include "internal.h"
 
@@ -13,14 +16,20 @@
 
 #include <cpuid.h>
 
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 enum { EAX, EBX, ECX, EDX, REGISTERS };
 enum { BASIC, EXTENDED, EXTENDED_MORE, OF_AMD, LEAVES };
 /* Registers that the system must keep for a process beside the processor having them. */
-enum { STATE_ANY = 0, STATE_AVX = 0x6, STATE_AVX512 = 0xe6 };
+enum { STATE_ANY = 0, STATE_AVX = 0x6, STATE_AVX512 = 0xe6, STATE_TILES = 0x60000 };
 
 typedef struct {
   const char *name;
-  uint8_t leaf, reg, bit, state;
+  uint8_t leaf, reg, bit;
+  uint32_t state;
 } known_feature;
 
 static const known_feature known_features[] = {
@@ -48,7 +57,10 @@ static const known_feature known_features[] = {
     {"avx512vnni", EXTENDED, ECX, 11, STATE_AVX512},
     {"avx512bitalg", EXTENDED, ECX, 12, STATE_AVX512},
     {"avx512vpopcntdq", EXTENDED, ECX, 14, STATE_AVX512},
+    {"amx-bf16", EXTENDED, EDX, 22, STATE_TILES},
     {"avx512fp16", EXTENDED, EDX, 23, STATE_AVX512},
+    {"amx-tile", EXTENDED, EDX, 24, STATE_TILES},
+    {"amx-int8", EXTENDED, EDX, 25, STATE_TILES},
     {"avxvnni", EXTENDED_MORE, EAX, 4, STATE_AVX},
     {"avx512bf16", EXTENDED_MORE, EAX, 5, STATE_AVX512},
     {"avxifma", EXTENDED_MORE, EAX, 23, STATE_AVX},
@@ -87,8 +99,19 @@ static void read_processor(processor *p) {
 #endif
 }
 
+/* Linux keeps tiles for a process that has asked for them. */
+static int grants_tiles(void) {
+#if defined(__linux__) && defined(SYS_arch_prctl)
+  enum { REQUEST_STATE = 0x1023, TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, REQUEST_STATE, TILE_DATA) == 0;
+#else
+  return 0;
+#endif
+}
+
 static int has_feature(const processor *p, const known_feature *f) {
-  return (p->leaves[f->leaf][f->reg] >> f->bit & 1) && (p->kept & f->state) == f->state;
+  return (p->leaves[f->leaf][f->reg] >> f->bit & 1) && (p->kept & f->state) == f->state &&
+         (f->state != STATE_TILES || grants_tiles());
 }
 
 #elif defined(__aarch64__) && defined(__linux__)
@@ -166,24 +189,52 @@ static int is_lacking(const processor *p, const char *name, size_t size) {
   return 0;
 }
 
-int sterna_check_processor(const char *name, const char *needs) {
-  REQUIRE(needs);
-  char lacking[300] = "";
-  size_t used = 0, cpu = strcspn(needs, " ");
+/* Writes the names of what is lacking into a text; gives its length. */
+static size_t list_lacking(const processor *p, sterna_bytes needs, char *out, size_t room) {
+  const char *at = needs.data, *end = needs.data + needs.size;
+  size_t used = 0;
+  *out = 0;
+  while (at < end) {
+    const char *blank = memchr(at, ' ', (size_t)(end - at));
+    size_t size = (size_t)((blank ? blank : end) - at);
+    if (is_lacking(p, at, size) && used + size + 3 < room)
+      used += (size_t)snprintf(out + used, room - used, "%s%.*s", used ? ", " : "", (int)size, at);
+    at += size + 1;
+  }
+  return used;
+}
+
+static int check_needs(const char *name, sterna_bytes needs) {
+  char lacking[300];
   processor here;
   read_processor(&here);
-  for (const char *at = needs + cpu; *at;) {
-    at += strspn(at, " ");
-    size_t size = strcspn(at, " ");
-    if (is_lacking(&here, at, size) && used + size + 3 < sizeof lacking)
-      used += (size_t)snprintf(lacking + used, sizeof lacking - used, "%s%.*s", used ? ", " : "", (int)size,
-                               at);
-    at += size;
-  }
-  if (!used) return 0;
+  const char *blank = memchr(needs.data, ' ', needs.size);
+  size_t cpu = blank ? (size_t)(blank - needs.data) : needs.size;
+  sterna_bytes features = {needs.data + cpu, needs.size - cpu};
+  if (!list_lacking(&here, features, lacking, sizeof lacking)) return 0;
   return sterna_set_errorf("ValueError",
                            "%s%s%s was compiled for -mcpu=%.*s, and this processor lacks %s; compile it on "
                            "this machine with -mcpu=native, or for an older -mcpu",
                            name ? "cannot load '" : "the code", name ? name : "", name ? "': it" : "",
-                           (int)(cpu < 64 ? cpu : 64), needs, lacking);
+                           (int)(cpu < 64 ? cpu : 64), needs.data, lacking);
+}
+
+int sterna_check_processor(const char *name, const char *needs) {
+  REQUIRE(needs);
+  return check_needs(name, (sterna_bytes){needs, strlen(needs)});
+}
+
+int processor_pick_level(const char *name, const char *levels, sterna_bytes *out) {
+  char lacking[300];
+  sterna_bytes needs = {levels, 0};
+  processor here;
+  read_processor(&here);
+  for (const char *at = levels, *end; (end = strchr(at, ';')); at = end + 1) {
+    size_t size = strcspn(at, " ;");
+    *out = (sterna_bytes){at, size};
+    needs = (sterna_bytes){at + size, (size_t)(end - at) - size};
+    if (!list_lacking(&here, needs, lacking, sizeof lacking)) return 0;
+  }
+  /* Not even the lowest. Its name stands for the processor's. */
+  return check_needs(name, (sterna_bytes){out->data, out->size + needs.size});
 }

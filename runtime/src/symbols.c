@@ -5,6 +5,7 @@
  */
 #include "internal.h"
 
+#include <stdio.h>
 #include <string.h>
 
 #define SYMBOL_PREFIX "__tvm_ffi_"
@@ -73,9 +74,16 @@ static void *shared_symbol(void *self, const char *symbol) {
 
 /* The data of the model of a name or, when that is null, of the one that the symbols name. */
 static int find_model(symbols *under, const char *name, void **out) {
+  char whole[256];
   if (!name) name = under->find(under->self, MODEL_SYMBOL);
   *out = NULL;
-  return name ? find_symbol(under->find, under->self, MODEL_SYMBOL "_", name, out) : 0;
+  if (!name) return 0;
+  if (under->level.size) {
+    int size = snprintf(whole, sizeof whole, "%s.%.*s", name, (int)under->level.size, under->level.data);
+    if (size < 0 || (size_t)size >= sizeof whole) return 0;
+    name = whole;
+  }
+  return find_symbol(under->find, under->self, MODEL_SYMBOL "_", name, out);
 }
 
 /* What a model among the symbols adds to the functions. */
@@ -165,10 +173,12 @@ static int make_modules(const symbols *wanted, const char *origin, symbols **mad
   if (!under) return -1;
   *under = *wanted;
   object_init(&under->header, STERNA_OBJECT, free_symbols);
-  const char *needs = under->find(under->self, "__sterna__needs");
+  const char *levels = under->find(under->self, "__sterna__levels");
+  const char *needs = levels ? NULL : under->find(under->self, "__sterna__needs");
   const void *blob = under->find(under->self, SYMBOL_PREFIX "_library_bin");
   under->several = blob != NULL;
   if ((needs && sterna_check_processor(origin, needs)) ||
+      (levels && processor_pick_level(origin, levels, &under->level)) ||
       (blob ? blob_load(under, blob, origin, out) : symbols_module(under, out))) {
     under->lib = NULL; /* they stay the caller's */
     under->destroy = NULL;

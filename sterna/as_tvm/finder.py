@@ -16,12 +16,10 @@ CLASSIC, OURS = "tvm", __name__.split(".")[0]
 # Modules of the classic API that have no namesake here, and what does their work.
 NEAR = {
     "auto_scheduler": "relay.build schedules every kernel by a cost model",
-    "contrib.download": "models and data come from files",
     "relax": "graphs are written in tvm.relay",
     "relay.quantize": "quantised models are imported as they are, by tvm.relay.qnn",
     "script": "tvm.tir.parse reads loops, tvm.te and tvm.tir.ir_builder make them",
     "tir.schedule": "loops are scheduled by tvm.te.create_schedule",
-    "topi": "operators are in tvm.relay, and tvm.te writes new ones",
 }
 
 

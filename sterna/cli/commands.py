@@ -6,6 +6,7 @@ COMMANDS = {
     "bench": "time a model, beside ONNX Runtime where it is installed",
     "profile": "show what each operator of a model takes",
     "tune": "search faster kernels for a model on this machine, and keep them",
+    "quantize": "make a float ONNX model one of 8-bit integers, by samples of its inputs",
     "inspect": "show a model: its operators, its code at any stage, a drawing",
     "micro": "make a firmware project of a model, build it, and show what memory it takes",
     "targets": "list what can be compiled for, and what is missing for the rest",

@@ -9,7 +9,7 @@ from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.models import add_model, compile_model, expect_folder, parse_target
 from sterna.cli.output import file_size, progress, show
-from sterna.model import CompiledModel, OpenModel
+from sterna.model import CompiledModel, OpenModel, export_portable
 from sterna.model.import_model import COMPILED
 from sterna.support.keys import read_secret_key
 from sterna.support.progress import stage
@@ -30,6 +30,12 @@ def add_to(commands: "Subparsers") -> None:
         "-o", "--output", required=True, metavar="FILE",
         help="what to write; its name ends in .so (a shared library), .tar, .o, .a, .c (of the "
         "target c) or .wasm (of wasm32-wasi)",
+    )
+    parser.add_argument(
+        "--portable", action="store_true",
+        help="a shared library for every processor of the target's architecture: it holds code for "
+        "several levels, such as AVX2 and AVX-512, and loading picks one; its weights are in it "
+        "once for each",
     )
     parser.add_argument("--cc", help="the C compiler that links the file")
     parser.add_argument(
@@ -54,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
     if options.sign is not None:
         read_secret_key(options.sign)  # before long work begins
     start = time.perf_counter()
+    if options.portable:
+        return _run_portable(options, output, signing, start)
     model = compile_model(options)
     if isinstance(model, OpenModel) and not model.is_symbolic:
         raise model.open_shapes()
@@ -67,6 +75,29 @@ def run(options: argparse.Namespace) -> int:
     written = {"seconds": seconds, "output": str(output), "bytes": file_size(output)}
     data = {**written, **report.to_dict()}
     show(options, data, lambda: _text(output, model, seconds, options.report))
+    return 0
+
+
+def _run_portable(
+    options: argparse.Namespace, output: Path, signing: dict[str, str], start: float
+) -> int:
+    """Compile the model for each level of the architecture into one file."""
+    if options.tuned is not None or options.report:
+        given = "--tuned" if options.tuned is not None else "--report"
+        raise UsageError(f"{given} is about one processor; leave it out with --portable")
+    with progress(options):
+        levels = export_portable(
+            options.model, output, parse_target(options.target), dict(options.shape),
+            3 if options.opt_level is None else options.opt_level,
+            precision=options.precision or "float32", size=options.size or "fast",
+            fixed=dict(options.fix), cc=options.cc, **signing,
+        )
+    seconds, size = time.perf_counter() - start, file_size(output)
+    data = {"seconds": seconds, "output": str(output), "bytes": size, "levels": levels}
+    show(options, data, lambda: "\n".join([
+        f"{output}: {show_bytes(size)}, with code for {', '.join(levels)}; loading picks one",
+        f"compiled and written in {show_seconds(seconds)}",
+    ]))
     return 0
 
 

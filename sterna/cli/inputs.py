@@ -30,6 +30,11 @@ def add_inputs(parser: argparse.ArgumentParser) -> None:
         "--integers", type=parse_range, default=(0, 2), metavar="FROM:BELOW",
         help="which integers random inputs are drawn from; 0:2 if not given",
     )
+    add_pictures(parser)
+
+
+def add_pictures(parser: argparse.ArgumentParser) -> None:
+    """The options that say how pictures become numbers."""
     group = parser.add_argument_group("pictures (with the package Pillow)")
     group.add_argument(
         "--resize", type=int, metavar="SIDE",
@@ -107,30 +112,32 @@ def _read(
     known = {spec.name: spec for spec in specs}
     path = Path(file if file and (name in known or not Path(text).exists()) else text)
     if path.suffix == ".npz":
-        return dict(_load(path))
+        return dict(load_arrays(path))
     if str(path) == text:
         if len(specs) != 1:
             names = ", ".join(known)
             raise UsageError(f"--input {text}: say which of {names} it is, as NAME={text}")
         name = specs[0].name
     if path.suffix == ".npy":
-        return {name: _load(path)}
+        return {name: load_arrays(path)}
     if path.suffix.lower() not in SUFFIXES:
         raise UsageError(f"--input {text}: a file is an .npy, an .npz or a picture")
     if name not in known:
         raise UsageError(f"--input {text}: the model's inputs are {', '.join(known)}")
     (spec,) = _closed([known[name]], {})
-    return {name: _picture(path, spec, options)}
+    return {name: load_picture(path, spec, options)}
 
 
-def _load(path: Path) -> Any:
+def load_arrays(path: Path) -> Any:
+    """The array of an .npy file, or those of an .npz file by name."""
     try:
         return np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ValueError(f"'{path}' is no file of arrays: {error}") from None
 
 
-def _picture(path: Path, spec: TensorSpec, options: argparse.Namespace) -> Any:
+def load_picture(path: Path, spec: TensorSpec, options: argparse.Namespace) -> Any:
+    """A picture as an input, as the options of add_pictures say."""
     mean, std = (IMAGENET_MEAN, IMAGENET_STD) if options.imagenet else ((0.0,), (1.0,))
     how = ImageOptions(
         options.resize, options.stretch, options.scale, options.mean or mean, options.std or std,

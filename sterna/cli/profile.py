@@ -61,6 +61,7 @@ def _text(times: NodeTimes, in_order: bool) -> str:
     columns = [
         ("Operators", [short_name(node.name) for node in nodes]),
         *([("From", sources)] if any(sources) else []),
+        *([("By", [node.way for node in nodes])] if any(node.way for node in nodes) else []),
         ("Result", [", ".join(map(str, node.shapes)) for node in nodes]),
         ("Time (us)", [f"{node.seconds * 1e6:.2f}" for node in nodes]),
         ("Share (%)", [_number(100 * n.seconds / times.seconds) for n in nodes]),

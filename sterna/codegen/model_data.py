@@ -42,6 +42,13 @@ class ModelData:
     name: str
     graph_json: str
     params: Mapping[str, NDArray]
+    level: str = ""
+    """The level of an architecture that it is made for, where a file holds it for several."""
+
+    @property
+    def symbol(self) -> str:
+        """What names it among others in a file."""
+        return f"{self.name}.{self.level}" if self.level else self.name
 
     @computed_once
     def _places(self) -> list[int]:

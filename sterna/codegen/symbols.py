@@ -9,6 +9,8 @@ MODEL_SYMBOL = "__sterna__model"
 """The symbol of the name of a file's model; with _ and that name behind it, of the model's data."""
 HOST = "__sterna__host"
 """The variable that a loader points to what the code may ask of it; see llvm/host.py."""
+LEVELS = "__sterna__levels"
+"""The symbol of the text that says for which levels of an architecture a file holds code."""
 NEEDS = "__sterna__needs"
 """The symbol of the text that says which processor the code needs; see runtime/src/processor.c."""
 

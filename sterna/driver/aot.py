@@ -134,7 +134,7 @@ def _one_node(graph: Graph, entry: EntryFunction) -> Graph:
         "flatten_data": "0",
         "func_name": entry.function.name,
         **{key: str(sum(int(n.attrs.get(key, 0)) for n in graph.nodes))
-           for key in ("flops", "bytes", "constant_bytes", "function_steps")},
+           for key in ("flops", "bytes", "constant_bytes", "function_steps", "spared_flops")},
     }
     call = Node(entry.function.name, "tvm_op", [(i, 0) for i in inputs], kinds, attrs)
     heads = [(len(nodes), place) for place in range(len(entry.outputs))]
@@ -193,7 +193,7 @@ def build_program(
         caller = _with_operands(entry, ENTRY.format(name))
         every += [caller, make_packed(caller, len(caller.params))]
         tail = interface.plain(caller.name)
-    code = generator.program(every, interface, [tail])
+    code = generator.program(every, target, interface, [tail])
     workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
     return Program(code, entry, report_of(entry, graph, options), workspaces)
 

@@ -19,7 +19,7 @@ from sterna.ir.types import TensorType, TupleType
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import record_of
+from sterna.relay.op import OPAQUE, record_of
 from sterna.relay.traverse import post_order, rebuild
 from sterna.support.dtype import DataType
 
@@ -174,8 +174,12 @@ def function_of(body: RelayExpr) -> Function:
     return Function(tuple(free_vars(body)), body)
 
 
-def is_cheap(function: Function, most: int = 4096) -> bool:
-    """Whether a function computes so little that compiling it is not worth its while."""
+def is_cheap(function: Function, most: int = 4096, most_opaque: int = 256) -> bool:
+    """Whether a function computes so little that compiling it is not worth its while.
+
+    Operators that are more than an expression of elements may take more than one step for each of
+    them, as suppression does for all pairs of boxes.
+    """
     elements = calls = 0
     for part in post_order(function.body):
         kinds = part._type.fields if isinstance(part._type, TupleType) else (part._type,)
@@ -186,4 +190,7 @@ def is_cheap(function: Function, most: int = 4096) -> bool:
         if not isinstance(part, Var | Constant | Call | Tuple | TupleGetItem):
             return False
         calls += isinstance(part, Call)
+        record = record_of(part)
+        if record is not None and record.pattern == OPAQUE:
+            most = most_opaque
     return elements <= most and calls <= 256

@@ -98,6 +98,10 @@ class Var(Expr):
     is_size: bool = False
     """Whether it is at least 0, as shapes are."""
 
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
+
     @property
     def name_hint(self) -> str:
         """The name, as the classic API calls it."""
@@ -110,6 +114,10 @@ class IntImm(Expr):
 
     dtype: DataType
     value: int
+
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -130,6 +138,10 @@ class FloatImm(Expr):
 
     dtype: DataType
     value: float
+
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
 
     def __bool__(self) -> bool:
         return self.value != 0
@@ -333,6 +345,10 @@ class Cast(Expr):
 
     dtype: DataType
     value: Expr
+
+    def __post_init__(self) -> None:
+        if type(self.dtype) is str:  # as users write it
+            self.dtype = DataType(self.dtype)
 
 
 @node

@@ -9,7 +9,7 @@ from sterna.isa.capability import (
     SaturatingNarrow,
     VectorRegisters,
 )
-from sterna.isa.instruction_set import InstructionSet, Spelling
+from sterna.isa.instruction_set import InstructionSet, Level, Spelling
 
 _NEON = Capability(("neon",))
 _SAME_SIGNS = {
@@ -37,6 +37,11 @@ AARCH64 = InstructionSet(
     loader_features="""
         lse rdm rcpc dotprod fullfp16 fp16fml complxnum sha3 flagm i8mm bf16 sve sve2 sme cssc mops
     """,
+    levels=(
+        Level("armv8", "-mcpu=generic"),
+        Level("dotprod", "-mcpu=generic -mattr=+dotprod,+fullfp16"),
+        Level("i8mm", "-mcpu=generic -mattr=+dotprod,+fullfp16,+i8mm"),
+    ),
     registers=(VectorRegisters(("neon",), bits=128, count=32),),
     operand_registers=4,
     cores=CORES,

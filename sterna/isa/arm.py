@@ -23,6 +23,7 @@ ARM = InstructionSet(
     operand_registers=2,
     cores=CORES,
     dot_halves=(Capability(("dsp", "mclass")),),
+    dot_across=(Capability(("mve",)),),
     fused_multiply_add=tuple(Capability((name,)) for name in ("vfp4sp", "vfp4d16sp", "mve.fp")),
 )
 

@@ -37,6 +37,15 @@ class Spelling:
     """The vector registers that such code can name, if these are fewer than there are."""
 
 
+@dataclass(frozen=True, slots=True)
+class Level:
+    """A step of an architecture that portable code is made for."""
+
+    name: str
+    options: str
+    """Of the target, which name a processor and features."""
+
+
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class InstructionSet:
     """Everything that is known of an instruction set. Features have LLVM's names.
@@ -72,6 +81,8 @@ class InstructionSet:
     loader_features: str = ""
     """What LLVM uses unasked, or the code generator on purpose, with spaces between: loaders look
     for these before they run code. Tiles are not here: the code itself asks for them."""
+    levels: tuple[Level, ...] = ()
+    """Those that a portable file holds code for, the lowest first."""
     emulator_options: str = ""
     """What QEMU's user mode must be told where the code uses vectors."""
 
@@ -116,6 +127,9 @@ class InstructionSet:
     dot_halves: tuple[Capability, ...] = ()
     """Products of both 16-bit halves of two words added to a word, in registers for integers, and
     bytes widened to such halves (SMLAD, SXTB16)."""
+    dot_across: tuple[Capability, ...] = ()
+    """Products of all bytes of two vectors added to one word, loops that leave out lanes at their
+    end, and rounding products of words (VMLADAVA, DLSTP, VQRDMULH)."""
     saturating_pack: tuple[SaturatingNarrow, ...] = ()
     """Narrowing that takes two registers, each within its parts of 128 bits."""
     saturating_narrow: tuple[SaturatingNarrow, ...] = ()

@@ -25,6 +25,8 @@ class Processor:
     """Whether one adds two of them in 16 bits (vpmaddubsw)."""
     has_dot_halves: bool = False
     """Whether one adds the products of both 16-bit halves of two words to a word (SMLAD)."""
+    has_dot_across: bool = False
+    """Whether one adds the products of all bytes of two vectors to a word (VMLADAVA)."""
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
     fp16_arithmetic: bool = False

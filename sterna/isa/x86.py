@@ -11,7 +11,7 @@ from sterna.isa.capability import (
     VectorRegisters,
 )
 from sterna.isa.core import Core, SharedCore, by_name
-from sterna.isa.instruction_set import InstructionSet, Spelling
+from sterna.isa.instruction_set import InstructionSet, Level, Spelling
 
 # Features that bring AVX-512 to registers of all widths.
 _WORDS = ("avx512bw", "avx512vl")
@@ -50,6 +50,14 @@ X86 = InstructionSet(
         avx512dq avx512vl avx512ifma avx512vbmi avx512vbmi2 avx512vnni avx512bitalg avx512vpopcntdq
         avx512bf16 avx512fp16
     """,
+    levels=(
+        Level("x86-64-v2", "-mcpu=x86-64-v2"),
+        Level("x86-64-v3", "-mcpu=x86-64-v3"),
+        Level("x86-64-v4", "-mcpu=x86-64-v4 -mattr=+avx512vnni"),
+        Level(
+            "amx", "-mcpu=x86-64-v4 -mattr=+avx512vnni,+avx512bf16,+amx-tile,+amx-int8,+amx-bf16"
+        ),
+    ),
     registers=(
         VectorRegisters(("avx512f",), bits=512, count=32),
         VectorRegisters(("avx",), bits=256, count=16),

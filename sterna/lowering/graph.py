@@ -194,6 +194,7 @@ class _Maker:
             **({"constant_bytes": str(constant_bytes)} if constant_bytes else {}),
             **({"packing_overhead": str(work.packing_overhead)} if work.packing_overhead else {}),
             **({"function_steps": str(work.function_steps)} if work.function_steps else {}),
+            **({"spared_flops": str(work.spared_flops), "way": work.way} if work.way else {}),
             **_sources(function),
         }
         node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs))

@@ -14,7 +14,7 @@ from sterna.relay.expr import Call, Function, RelayExpr
 from sterna.relay.op import AnyOp, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Decision, Scope, deciding
-from sterna.schedule.kernel import TABLE, Kernel, Processor
+from sterna.schedule.kernel import ROWS, TABLE, Kernel, Processor
 from sterna.schedule.registry import FoundSchedule, find_schedule
 from sterna.schedule.row_sums import sums_rows
 from sterna.target import Target, is_gpu, processor_of
@@ -143,11 +143,12 @@ def _inline_others(
     """Compute the elementwise operators around the anchor where they are read.
 
     all_alike: whether the schedule that follows treats the anchor's own stages as any others.
-    keep_tables: whether tables stay in memory.
+    keep_tables: whether tables stay in memory, and rows where the schedule is the generic one.
     """
     whole = _read_whole(schedule)
     if keep_tables:
-        whole |= {stage.op for stage in schedule.stages if stage.op.tag == TABLE}
+        kept = (TABLE, ROWS) if all_alike else (TABLE,)
+        whole |= {stage.op for stage in schedule.stages if stage.op.tag in kept}
     for stage in schedule.stages:
         op = stage.op
         if not isinstance(op, ComputeOp) or op.reduce_axis or stage.is_output or op in whole:

@@ -125,7 +125,8 @@ def bound_of(work: Work, kind: DataType, processor: Processor) -> float:
     width = processor.vector_bits / 8
     lanes = processor.lanes(SUMS if kind.is_integer and kind.bits < 32 else kind)
     products = 4 if kind.is_integer and kind.bits == 8 and processor.has_dot4 else 1
-    vectors = work.flops / (2 * lanes * products) + work.function_steps / lanes
+    operations = work.flops - work.spared_flops
+    vectors = operations / (2 * lanes * products) + work.function_steps / lanes
     streamed = work.bytes / STREAMED if work.bytes > processor.l2_bytes else 0.0
     needs = (
         vectors / rates.multiply_adds, work.written_bytes / width,

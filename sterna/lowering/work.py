@@ -5,8 +5,9 @@ from dataclasses import dataclass
 
 from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.relay.expr import Call, Function
-from sterna.relay.op import is_packed, record_of
+from sterna.relay.op import AnyOp, is_packed, record_of
 from sterna.relay.traverse import post_order
+from sterna.schedule.implementation import transformed_work_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,13 +23,18 @@ class Work:
     function_steps: int = 0
     """Instructions of its functions of elements that are none themselves, at the least and for
     each lane; not among the operations."""
+    spared_flops: int = 0
+    """Those of the operations that a transform of Winograd's spares it."""
+    way: str = ""
+    """Which transform that is: Winograd F(4, 3)."""
 
 
 def work_of(function: Function) -> Work:
     """A kernel's multiply-adds, or an operation per element; its operands are moved once."""
     if not is_closed(function):
         return Work(0, 0, 0, 0)  # only the run tells
-    flops = packing_overhead = steps = 0
+    flops = packing_overhead = steps = spared = 0
+    way = ""
     for expr in post_order(function.body):
         record = record_of(expr)
         if record is None or record.is_view:
@@ -39,6 +45,10 @@ def work_of(function: Function) -> Work:
             macs = record.macs(expr.attrs, expr.checked_type, *kinds)
             flops += 2 * macs
             packing_overhead += _packing_overhead(expr, macs)
+            transformed = _transformed_work(record, expr)
+            if transformed is not None:
+                way, done = transformed
+                spared += max(0, 2 * (macs - done))
         else:
             results = flatten_type(expr.checked_type)
             elements = sum(math.prod(kind.concrete_shape) for kind in results)
@@ -46,13 +56,22 @@ def work_of(function: Function) -> Work:
             steps += elements * record.instructions
     read = sum(bytes_of_all(param.checked_type) for param in function.params)
     written = bytes_of_all(function.body.checked_type)
-    return Work(flops, read + written, written, packing_overhead, steps)
+    return Work(flops, read + written, written, packing_overhead, steps, spared, way)
 
 
 def is_closed(function: Function) -> bool:
     """Whether all extents of a kernel are known."""
     kinds = [leaf for param in function.params for leaf in flatten_type(param.checked_type)]
     return all(kind.is_static for kind in (*kinds, *flatten_type(function.body.checked_type)))
+
+
+def _transformed_work(record: AnyOp, call: Call) -> tuple[str, int] | None:
+    """The name and the multiply-adds of a packed call that computes with transforms."""
+    describe = record.contraction.describe
+    if describe is None or not is_packed(call.attrs):
+        return None
+    made = describe(call.attrs, *(arg.checked_type for arg in call.args))
+    return None if made is None else transformed_work_of(call.attrs, made)
 
 
 def _packing_overhead(call: Call, macs: int) -> int:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from sterna.model.open_build import build_open
     from sterna.model.open_files import read_open
     from sterna.model.open_model import OpenModel
+    from sterna.model.portable import export_portable
     from sterna.model.tuned_answers import read_tuned
 
 _WHERE = {
@@ -31,6 +32,7 @@ _WHERE = {
     "build_of_cached": "sterna.model.cache_writer:build_of_cached",
     "compile": "sterna.model.compile_model:compile",
     "compile_closed": "sterna.model.compile_model:compile_closed",
+    "export_portable": "sterna.model.portable:export_portable",
     "gpu_bounds": "sterna.model.gpu_bounds:gpu_bounds",
     "load": "sterna.model.compiled_model:load",
     "measure_bounds": "sterna.model.bounds:measure_bounds",
@@ -42,9 +44,8 @@ _WHERE = {
 
 __all__ = [
     "CompiledModel", "InputError", "OpenModel", "OpenShapeError", "build_model", "build_of_cached",
-    "build_open", "compile", "compile_closed", "gpu_bounds", "load", "measure_bounds", "read_open",
-    "read_tuned",
-    "target_of", "write_to_cache",
+    "build_open", "compile", "compile_closed", "export_portable", "gpu_bounds", "load",
+    "measure_bounds", "read_open", "read_tuned", "target_of", "write_to_cache",
 ]
 
 

@@ -30,8 +30,12 @@ def build_model(
     narrow: str | None,
     example_inputs: Sequence[Any] | None = None,
     fixed: Mapping[str, Any] | None = None,
+    name: str = "default",
 ) -> BuildRecord:
-    """Import and compile a model; narrow: the type of floats that it is told to keep."""
+    """Import and compile a model; narrow: the type of floats that it is told to keep.
+
+    name: what the code is called, among that of others in one file.
+    """
     times = StageTimes()
     with watching(times):
         with stage("import the model"):
@@ -43,7 +47,7 @@ def build_model(
             with stage("narrow the numbers"):
                 module = narrowed(module, weights, narrow, target)
                 weights = {}
-        factory = relay_build.build(module, target=target, params=weights)
+        factory = relay_build.build(module, target=target, params=weights, mod_name=name)
     give_back_memory()
     return BuildRecord(factory, PassContext.current().opt_level, times.seconds)
 

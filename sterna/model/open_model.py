@@ -251,14 +251,14 @@ def _kept(steps: "OrderedDict[Any, _Step]", key: Any) -> _Step:
 def _shapes(given: Mapping[str, Given]) -> tuple[Any, ...]:
     """What specialisations are found by first: shapes and types, of sequences one by one."""
     return tuple(
-        tuple((each.shape, str(each.dtype)) for each in value) if isinstance(value, list)
-        else None if value is None else (value.shape, str(value.dtype))
+        tuple((each.shape, each.dtype) for each in value) if isinstance(value, list)
+        else None if value is None else (value.shape, value.dtype)
         for value in given.values()
     )
 
 
 def _key(value: Array) -> tuple[Any, ...]:
-    return value.shape, str(value.dtype), value.tobytes()
+    return value.shape, value.dtype, value.tobytes()
 
 
 def _leaves(expr: RelayExpr) -> list[RelayExpr]:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from sterna.runtime.needed_processor import needs_of
 from sterna.runtime.node_times import FAR, MORE_THAN_THREE_TIMES, tell_far
 from sterna.support.dtype import DataType
 from sterna.support.table import count, lay_out, show_bytes, show_seconds
@@ -207,7 +208,7 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
         workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),
     )
     return Report(
-        target=f"the file {model.path}" if build is None else build.target,
+        target=_file(model) if build is None else build.target,
         opt_level=None if build is None else build.opt_level,
         inputs=[str(spec) for spec in model.inputs],
         outputs=[str(spec) for spec in model.outputs],
@@ -215,6 +216,16 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
         memory=memory,
         stages={} if build is None else dict(build.stages),
     )
+
+
+def _file(model: "CompiledModel") -> str:
+    """A model's file, and the processor that it needs, or of a portable one the level here."""
+    _, (level, *levels) = model.graph["attrs"].get("level", ("list_str", [""]))
+    if level:
+        return f"the file {model.path} ({level} of {', '.join(levels)})"
+    cpu, _, features = needs_of(model.path).partition(" ")
+    with_features = f" with {features.replace(' ', ', ')}" if features else ""
+    return f"the file {model.path}" + (f" (needs {cpu}{with_features})" if cpu else "")
 
 
 def _kernel(

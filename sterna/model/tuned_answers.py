@@ -29,7 +29,7 @@ class TunedAnswers:
         if not stale:
             return
         with contextlib.suppress(DatabaseError, OSError):
-            TuningDatabase(self.database.path).set_aside(target, stale)
+            TuningDatabase(self.database.path).set_aside(target, stale, self.answers)
         warnings.warn(
             f"{len(stale)} of the tuning records in '{self.database.path}' no longer fit and were "
             f"set aside: {', '.join(sorted(stale))}; `sterna tune` finds others",

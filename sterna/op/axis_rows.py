@@ -9,7 +9,7 @@ from sterna.ir import build
 from sterna.ir.expr import ExprLike
 from sterna.ir.types import Dim
 from sterna.op.indexing import INT32, INT64, unravel
-from sterna.schedule.default import PARALLEL_ELEMENTS
+from sterna.schedule.loops import PARALLEL_ELEMENTS
 from sterna.tir.ir_builder import IRBuilder
 
 # Rows side by side that are computed together: as many as stay in the first cache, whole vectors.

@@ -18,7 +18,7 @@ from sterna.ir.types import TensorType
 from sterna.op.elementwise import Numbers, quiet
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
-from sterna.schedule.kernel import TABLE
+from sterna.schedule.kernel import ROWS, TABLE
 from sterna.schedule.products import FLOAT32, wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, ceil, compute, floor, if_then_else, round
@@ -31,6 +31,9 @@ COORDINATES = (
 
 # Names for a method by the number of axes.
 ALIASES = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}
+
+# Rows are mixed as a whole unless they have so many times as many elements as are made of them.
+MOST_UNREAD = 4
 
 # Keys' kernel with this parameter reproduces quadratics.
 CUBIC_ALPHA = -0.5
@@ -216,26 +219,25 @@ def stretched(
     data: Tensor, out: TensorType, axes: Mapping[int, Scaling], name: str, names: Sequence[str],
     beyond: float = 0.0,
 ) -> Tensor:
-    """A tensor stretched along axes: per axis stages of places and weights, then the sums."""
+    """A tensor stretched along axes: per axis stages of places and weights, then the sums.
+
+    Rows are mixed before what lies in them: as vectors, since their elements lie side by side.
+    """
     dtype = wide(data.dtype) if data.dtype.is_float else FLOAT32
     tables = {axis: _tables(scaling, dtype, f"{name}_{names[axis]}")
               for axis, scaling in axes.items()}
+    last = data.ndim - 1
+    inner = dict(tables)
+    read = data
+    if last in axes and len(axes) > 1 and _mixes_rows_first(axes[last]):
+        inner, outer = {last: tables[last]}, {a: t for a, t in tables.items() if a != last}
+        read = compute((*out.shape[:-1], data.shape[last]),
+                       lambda *indices: _mix(data, outer, dtype, indices),
+                       name=f"{name}_rows", varargs_names=list(names), tag=ROWS)
     cropped = [axis for axis, s in axes.items() if s.coordinates == "tf_crop_and_resize"]
 
     def element(*indices: Expr) -> Any:
-        reads: list[tuple[list[Any], Any]] = [(list(indices), None)]
-        for axis, found in tables.items():
-            own = indices[axis]
-            reads = [
-                ([*where[:axis], place(own), *where[axis + 1 :]], _times(weight, factor, own))
-                for where, weight in reads
-                for place, factor in found
-            ]
-        value: Any = data(*reads[0][0])
-        if reads[0][1] is not None:
-            value = const(0, dtype)
-            for where, weight in reads:
-                value = value + data(*where).astype(dtype) * weight
+        value = _mix(read, inner, dtype, indices)
         value = convert(value if out.dtype.is_float else round(value), out.dtype)
         for axis in cropped:
             other = convert(const(beyond, FLOAT32), out.dtype)
@@ -244,6 +246,34 @@ def stretched(
 
     made: Tensor = compute(out.shape, element, name=name, varargs_names=list(names))
     return made
+
+
+Tables = Mapping[int, Sequence[tuple[Tensor, Tensor | None]]]
+
+
+def _mixes_rows_first(scaling: Scaling) -> bool:
+    """Whether elements have weights, and few of a row stay unread."""
+    known = isinstance(scaling.size, int) and isinstance(scaling.result, int)
+    few = known and scaling.size > MOST_UNREAD * scaling.result
+    return known and scaling.method != "nearest_neighbor" and not few
+
+
+def _mix(data: Tensor, tables: Tables, dtype: DataType, indices: Sequence[Expr]) -> Any:
+    """The sum of the elements that a place reads, each with its weight; without any, the one."""
+    reads: list[tuple[list[Any], Any]] = [(list(indices), None)]
+    for axis, found in tables.items():
+        own = indices[axis]
+        reads = [
+            ([*where[:axis], place(own), *where[axis + 1 :]], _times(weight, factor, own))
+            for where, weight in reads
+            for place, factor in found
+        ]
+    if reads[0][1] is None:
+        return data(*reads[0][0])
+    value: Any = const(0, dtype)
+    for where, weight in reads:
+        value = value + data(*where).astype(dtype) * weight
+    return value
 
 
 def _tables(scaling: Scaling, dtype: DataType, name: str) -> list[tuple[Tensor, Tensor | None]]:

@@ -13,7 +13,7 @@ from sterna.ir.types import Dim
 from sterna.op.axis_rows import index_type
 from sterna.op.ordering import merge_sort
 from sterna.op.statements import variable
-from sterna.schedule.default import PARALLEL_ELEMENTS
+from sterna.schedule.loops import PARALLEL_ELEMENTS
 from sterna.support.dtype import DataType
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder

@@ -23,8 +23,9 @@ from sterna.op.recurrent_steps import STATES, Step, by_layout, units_of_block, w
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
-from sterna.schedule.default import PARALLEL_ELEMENTS, extents_of, schedule_elements
+from sterna.schedule.default import schedule_elements
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of
 from sterna.schedule.products import wide, widened
 from sterna.schedule.sum_of_products import CHANNEL, describe_sum
 from sterna.te import ComputeOp, Tensor, compute, reduce_axis

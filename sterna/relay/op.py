@@ -150,6 +150,12 @@ class ContractionRules(Generic[AttrsType]):
     reads_moved: int = 0
     """How many of its operands GPUs read in whatever order they lie: what moves them before is a
     part of its kernel."""
+    gives_moved: bool = False
+    """Whether GPUs store its result in whatever order of axes, and as float32: a transpose and a
+    cast behind it are parts of its kernel."""
+    rounds_data: bool = False
+    """Whether GPUs round its first operand to 16 bits as they read it: a cast before is a part of
+    its kernel."""
     stays_wide: Callable[[AttrsType, DataType], bool] | None = None
     """stays_wide(attrs, narrow): whether ToMixedPrecision leaves it as it is, with these
     attributes."""

@@ -96,6 +96,7 @@ class GraphModuleDebug(GraphModule):
             _count(attrs.get("constant_bytes")) or 0, _count(attrs.get("written_bytes")) or 0,
             self._dtypes[self._rows[index]], _count(attrs.get("function_steps")) or 0,
             tuple(json.loads(attrs.get("sources", "[]"))),
+            _count(attrs.get("spared_flops")) or 0, attrs.get("way", ""),
         )
 
     def _index_of(self, node: str | int) -> int:

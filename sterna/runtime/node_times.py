@@ -40,9 +40,13 @@ class NodeTime:
     """Instructions for each lane of functions such as exp, at the least, beside the operations."""
     sources: tuple[str, ...] = ()
     """The nodes that it computes, as the model that was imported calls them."""
+    spared_flops: int = 0
+    """Those of the model's operations that a transform of Winograd's spares it."""
+    way: str = ""
+    """Which transform that is: Winograd F(4, 3)."""
 
     def gflops(self) -> float | None:
-        """Billions of operations per second."""
+        """Billions of the model's operations per second, with those that a transform spares."""
         return self.flops / self.seconds * 1e-9 if self.flops and self.seconds else None
 
     def gbytes(self) -> float | None:
@@ -72,7 +76,7 @@ class Bounds:
         all_constants is what the nodes of the network read of its parameters together: it passes
         through the caches between two runs of a node, so that those of the node are as far away as
         so many bytes are. An instruction of a function takes the place of a multiply-add, which is
-        two operations.
+        two operations; what a transform spares is not computed.
         """
         found = []
         rate = {
@@ -80,7 +84,8 @@ class Bounds:
             "int8": self.byte_gflops, "uint8": self.byte_gflops, "int32": self.byte_gflops,
         }.get(node.dtype)
         if rate and node.flops is not None:
-            found.append((node.flops + 2 * node.function_steps) / (rate * 1e9))
+            operations = node.flops - node.spared_flops + 2 * node.function_steps
+            found.append(operations / (rate * 1e9))
         if node.bytes is not None:
             read = node.bytes - node.written_bytes
             copied = 2 * min(read, node.written_bytes)
@@ -151,6 +156,7 @@ class NodeTimes:
             ("GFLOP/s", [_number(n.gflops()) for n in nodes]),
             ("GB/s", [_number(n.gbytes()) for n in nodes]),
             ("Bound(%)", [_percent(self.share_of_bound(n)) for n in nodes]),
+            ("By", [n.way for n in nodes]),
             ("From", [", ".join(n.sources) for n in nodes]),
         ):
             if any(values):

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.schedule.choose import choose
-from sterna.schedule.default import extent_of, extents_of, reduce_by_vectors, schedule_default
+from sterna.schedule.default import reduce_by_vectors, schedule_default
 from sterna.schedule.gemm import PAGE_BYTES, UNROLLED_STEPS, most_rows
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.loops import extent_of, extents_of
 from sterna.schedule.register_tile import rows_that_fit, step_cycles
 from sterna.schedule.transpose_tile import side_of_squares, transpose_intrinsic
 from sterna.te import IterVar, Stage, Tensor

@@ -6,8 +6,8 @@ the chunks are added to are twice as wide and wait in the first cache.
 
 import math
 
-from sterna.schedule.default import extents_of
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.schedule.sum_of_products import chunks_of, description_of, is_chunk, order_of
 from sterna.te import ComputeOp, IterVar, Stage
 

@@ -15,11 +15,12 @@ from sterna.schedule.chunked_sum_stages import sums_of
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import side_by_side, steps_of, write_out
 from sterna.schedule.cost import KERNEL, STREAMED, products_per_cycle, regions
-from sterna.schedule.default import extents_of, schedule_as_written, vectorize_result
+from sterna.schedule.default import schedule_as_written, vectorize_result
 from sterna.schedule.depthwise_conv import depthwise_columns, write_window_out
 from sterna.schedule.direct_conv import schedule_conv
 from sterna.schedule.gemm import load_together
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.loops import extents_of
 from sterna.schedule.packed import contraction_of_call, expression_of
 from sterna.schedule.register_tile import tile_of_rows
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes, sum_afterwards

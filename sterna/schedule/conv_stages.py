@@ -6,9 +6,10 @@ from dataclasses import dataclass
 from sterna.ir import build
 from sterna.schedule.chunked_sum_stages import sums_of
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.default import extents_of, schedule_elements
+from sterna.schedule.default import schedule_elements
 from sterna.schedule.gemm import ancestors
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.schedule.sum_of_products import SumOfProducts, description_of
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
 

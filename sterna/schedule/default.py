@@ -3,20 +3,22 @@
 import math
 from collections.abc import Sequence
 
-from sterna.ir import build
 from sterna.ir.expr import Call, variables_in
 from sterna.ir.node import post_order
-from sterna.schedule.choose import choose, near
+from sterna.schedule.choose import choose
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.loops import (
+    PARALLEL_ELEMENTS,
+    extent_of,
+    extents_of,
+    parallelise,
+)
 from sterna.schedule.registry import generic_schedule
+from sterna.schedule.row_stages import rows_of, schedule_row_by_row
 from sterna.te import ComputeOp, IterVar, Operation, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 from sterna.tir.intrinsics import INTRINSICS
 
-# Work below this many elements is not worth waking threads for.
-PARALLEL_ELEMENTS = 8192
-# Into how many pieces parallel work is cut: enough to balance over any number of threads.
-PIECES = 64
 # The bits of a line of the caches.
 LINE_BITS = 512
 # A side of the squares that are transposed in registers, and the least extent that has some.
@@ -36,16 +38,6 @@ PIECES_OF_A_THREAD = 2
 UNEVEN_VECTORS = 4
 # Vectors of results that are reduced at once at most.
 MOST_BESIDE = 8
-
-
-def extent_of(axis: IterVar) -> int | None:
-    """The number of iterations of an axis, if it is known."""
-    return None if axis.dom is None else build.int_value(axis.dom.extent)
-
-
-def extents_of(axes: Sequence[IterVar]) -> list[int]:
-    """The numbers of iterations; an unknown one counts as many."""
-    return [e if e is not None else 1024 for e in map(extent_of, axes)]
 
 
 def loads_of(body: Reduce) -> list[ProducerLoad]:
@@ -84,9 +76,14 @@ def vectorize_result(stage: Stage, axis: IterVar, width: int, most: int | None =
 @generic_schedule("cpu")
 def schedule_default(kernel: Kernel) -> None:
     """Every stage by its own loops: outer ones in parallel, the innermost as vectors."""
+    rows = rows_of(kernel)
+    made_by_row = [stage for made in rows.values() for stage in made]
     for stage in list(kernel.schedule.stages):
-        if isinstance(stage.op, ComputeOp) and stage.attach_type == "root":
-            if stage.op.reduce_axis:
+        ready = stage.attach_type != "root" or stage in made_by_row
+        if isinstance(stage.op, ComputeOp) and not ready:
+            if stage in rows:
+                schedule_row_by_row(kernel, stage, rows[stage])
+            elif stage.op.reduce_axis:
                 schedule_reduction(kernel, stage)
             elif _brings_together(stage, kernel.processor):
                 _schedule_together(kernel, stage)
@@ -137,7 +134,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if uneven and math.prod(sizes[:-1]) >= processor.threads:  # fused, its guard would stay
         outer, sizes = outer[:-1], sizes[:-1]
     if outer and work >= PARALLEL_ELEMENTS:
-        _parallelise(stage, outer, sizes)
+        parallelise(stage, outer, sizes)
     split_at_borders(stage)
 
 
@@ -249,7 +246,7 @@ def _schedule_together(kernel: Kernel, stage: Stage) -> None:
     made.unroll(which)
     made.vectorize(along)
     if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
-        _parallelise(stage, outer, extents_of(outer))
+        parallelise(stage, outer, extents_of(outer))
 
 
 def _all_read_across(stage: Stage) -> IterVar | None:
@@ -305,32 +302,7 @@ def _transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
     for loop in (lines, tiles, squares):
         stage.pragma(loop, "loop_partition_hint", True)
     if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
-        _parallelise(stage, outer, extents_of(outer))
-
-
-def outer_loops(sizes: Sequence[int], pieces: int) -> int:
-    """How many outer loops have so many iterations together, or all of them."""
-    count, taken = 1, 0
-    while taken < len(sizes) and count < pieces:
-        count *= sizes[taken]
-        taken += 1
-    return taken
-
-
-def _parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) -> None:
-    """Share the outermost loops among threads: enough pieces to balance, no more."""
-    most = range(1, len(outer) + 1)
-    taken = choose("loops that threads share", most, near(outer_loops(sizes, PIECES)))
-    rows, count = stage.fuse(*outer[:taken]), math.prod(sizes[:taken])
-    if count > 4 * PIECES:
-        rows, _ = stage.split(rows, nparts=even_pieces(count))
-    stage.parallel(rows)
-
-
-def even_pieces(count: int) -> int:
-    """Into how many pieces so many rows are cut: equal ones if some are near, without a tail."""
-    dividing = [n for n in range(PIECES // 2, 2 * PIECES + 1) if count % n == 0]
-    return min(dividing or [PIECES], key=lambda n: abs(n - PIECES))
+        parallelise(stage, outer, extents_of(outer))
 
 
 def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
@@ -365,7 +337,7 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
             for partial in partials:
                 kernel.schedule[partial].compute_at(stage, outer[-1])
     if work >= PARALLEL_ELEMENTS and outer:
-        _parallelise(stage, outer, sizes)
+        parallelise(stage, outer, sizes)
 
 
 def _read_together(op: Operation) -> list[IterVar]:
@@ -444,26 +416,42 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
     op = stage.op
     assert isinstance(op, ComputeOp)
     lanes = kernel.processor.lanes(op.output(0).dtype)
-    count = math.prod(extents_of(op.reduce_axis))
-    if count < UNEVEN_VECTORS * lanes:
-        while lanes > 1 and (count % lanes or count < 2 * lanes):
-            lanes //= 2
+    inner = read_in_order(op)
+    count = math.prod(extents_of(inner))
+    while lanes > 1 and count < UNEVEN_VECTORS * lanes and (count % lanes or count < 2 * lanes):
+        lanes //= 2
     if lanes < 4 or op.num_outputs > 1 or not along_last(op):
         return []
     several = count >= 2 * CHAINS * lanes and (
         count % (CHAINS * lanes) == 0 or count >= UNEVEN_VECTORS * CHAINS * lanes
     )
     width = CHAINS * lanes if several else lanes
-    made = [_reduce_to(kernel, stage, width)]
+    made = [_reduce_to(kernel, stage, inner, width)]
     while width // CHAINS >= 4:
         width //= CHAINS
-        made.append(_reduce_to(kernel, stage, width))
+        made.append(_reduce_to(kernel, stage, stage.op.reduce_axis, width))
     return made
 
 
-def _reduce_to(kernel: Kernel, stage: Stage, width: int) -> Tensor:
+def read_in_order(op: Operation) -> list[IterVar]:
+    """The last axes of a reduction that all that is read has as its last ones; one at least."""
+    assert isinstance(op, ComputeOp)
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    axes = list(op.reduce_axis)
+    reads = [load.indices for load in loads_of(body) if load.indices]
+    count = 1
+    while count < len(axes) and all(
+        len(read) > count and read[-count - 1] is axes[-count - 1].var
+        and read[-count] is axes[-count].var for read in reads
+    ):
+        count += 1
+    return axes[len(axes) - count :]
+
+
+def _reduce_to(kernel: Kernel, stage: Stage, inner: Sequence[IterVar], width: int) -> Tensor:
     op = stage.op
-    _, lane = stage.split(stage.fuse(*op.reduce_axis), factor=width)
+    _, lane = stage.split(stage.fuse(*inner), factor=width)
     made: Tensor = kernel.schedule.rfactor(op.output(0), lane, factor_axis=len(op.axis))
     partial = kernel.schedule[made]
     *outer, vector = partial.op.axis

@@ -19,8 +19,8 @@ from sterna.schedule.conv_stages import (
     sum_in_registers,
     write_out,
 )
-from sterna.schedule.default import extents_of
 from sterna.schedule.kernel import Processor
+from sterna.schedule.loops import extents_of
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
 from sterna.schedule.sharing import RowCosts, Share, row_groups, share_rows
 from sterna.te import Stage

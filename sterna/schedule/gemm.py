@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import add_chunks, note_sums, sums_of
 from sterna.schedule.default import (
-    extents_of,
     hold_in_registers,
-    outer_loops,
     schedule_default,
     schedule_elements,
     vectorize_result,
@@ -22,6 +20,7 @@ from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
 from sterna.schedule.few_rows import schedule_dots, schedule_streamed
 from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of, outer_loops
 from sterna.schedule.panels import pack_panel, tiles_of_panel
 from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, TileSpace, tile_of_rows
 from sterna.schedule.sum_of_products import (

@@ -163,6 +163,10 @@ class PackedImplementation(Packing):
     ) -> StatementKernel:
         """What writes the loops."""
 
+    def transformed_work(self, made: Contraction, plan: Plan) -> tuple[str, int] | None:
+        """Its name in profiles and its multiply-adds, where a transform makes these fewer."""
+        return None
+
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         """Raise ValueError unless a plan and its packed operands fit to a contraction."""
         if not self.suits(made):
@@ -333,6 +337,15 @@ def unpacked(attrs: Attrs, made: Contraction | None, weights: Sequence[Array]) -
     plan = plan_of(attrs)
     assert plan is not None and made is not None, "its type was inferred"
     return implementation_of(plan).unpack(made, plan, weights)
+
+
+def transformed_work_of(attrs: Attrs, made: Contraction) -> tuple[str, int] | None:
+    """What a call's implementation is called and multiplies, where a transform spares products."""
+    plan = plan_of(attrs)
+    found = None if plan is None else implementation_of(plan)
+    if plan is None or not isinstance(found, PackedImplementation):
+        return None
+    return found.transformed_work(made, plan)
 
 
 def products_of(attrs: Attrs, made: Contraction) -> int:

@@ -7,10 +7,15 @@ from typing import Any, Protocol
 from sterna.isa.processor import Processor
 from sterna.te import Schedule, Tensor
 
-__all__ = ["TABLE", "Kernel", "Processor"]
+__all__ = ["ROWS", "TABLE", "Kernel", "Processor"]
 
 TABLE = "table"
 """The tag of stages of few elements that many others read: processors compute them once."""
+ROWS = "rows"
+"""The tag of stages whose last axis is read in any order, and the others as the result has them.
+
+Generic schedules of processors make a row of them for each row of the result.
+"""
 
 
 class ScheduleTargetKind(Protocol):

@@ -4,8 +4,8 @@ Constant weights are packed when a model is compiled. Of others some columns of 
 side by side, for all steps of the sum, before the rows pass by them: a panel stays in a cache.
 """
 
-from sterna.schedule.default import extents_of
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.schedule.sum_of_products import Access
 from sterna.schedule.transpose_tile import SIDES, transpose_intrinsic
 from sterna.te import IterVar, Stage, Tensor

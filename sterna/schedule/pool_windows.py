@@ -9,15 +9,9 @@ machine, does without the buffer.
 import math
 
 from sterna.ir.expr import variables_in
-from sterna.schedule.default import (
-    PARALLEL_ELEMENTS,
-    extent_of,
-    extents_of,
-    loads_of,
-    schedule_default,
-    split_at_borders,
-)
+from sterna.schedule.default import loads_of, schedule_default, split_at_borders
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of
 from sterna.te import ComputeOp, IterVar, Stage
 from sterna.te.tensor import Reduce
 

@@ -4,14 +4,13 @@ import math
 
 from sterna.ir.node import post_order
 from sterna.schedule.default import (
-    PARALLEL_ELEMENTS,
     along_last,
-    extents_of,
     reduce_by_vectors,
     schedule_default,
     vectors_at_once,
 )
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad
 

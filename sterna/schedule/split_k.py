@@ -11,14 +11,10 @@ from sterna.relay.expr import Call, Var
 from sterna.relay.op import record_of
 from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.default import (
-    MOST_BESIDE,
-    PARALLEL_ELEMENTS,
-    extents_of,
-    vectorize_result,
-)
+from sterna.schedule.default import MOST_BESIDE, vectorize_result
 from sterna.schedule.implementation import plan_of
 from sterna.schedule.kernel import Kernel, Processor
+from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of
 from sterna.schedule.sum_of_products import description_of
 from sterna.te import ComputeOp, Stage
 

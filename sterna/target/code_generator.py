@@ -117,6 +117,7 @@ class ProgramCodeGenerator(CodeGenerator):
 
     @abstractmethod
     def program(
-        self, functions: Sequence[PrimFunc], interface: c.Interface, tail: Sequence[str]
+        self, functions: Sequence[PrimFunc], target: Target, interface: c.Interface,
+        tail: Sequence[str],
     ) -> c.ProgramCode:
         """A network with its constants and memory; tail: what comes behind its functions."""

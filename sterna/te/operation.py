@@ -276,17 +276,18 @@ def _elementwise(function: Callable[[Any, Any], Expr], left: Any, right: Any, na
         )
     shape = broadcast_shape(left.shape, right.shape)
     return compute(
-        shape, lambda *i: function(read_broadcast(left, i), read_broadcast(right, i)), name=name
+        shape,
+        lambda *i: function(read_broadcast(left, i, shape), read_broadcast(right, i, shape)),
+        name=name,
     )
 
 
 def read_broadcast(
-    tensor: Tensor, indices: Sequence[Any], shape: Sequence[Any] | None = None
+    tensor: Tensor, indices: Sequence[Any], shape: Sequence[Any]
 ) -> Expr:
     """The element that broadcasting pairs with these indices, of a result of that shape."""
     first = len(indices) - tensor.ndim
-    wanted = tensor.shape if shape is None else shape[first:]
-    picked = map(_broadcast_index, indices[first:], tensor.shape, wanted)
+    picked = map(_broadcast_index, indices[first:], tensor.shape, shape[first:])
     return ProducerLoad(tensor, tuple(picked))
 
 
@@ -308,7 +309,7 @@ def broadcast_shape(a: Sequence[Expr], b: Sequence[Expr]) -> list[Expr]:
         p, q = build.int_value(x), build.int_value(y)
         if p != q and 1 not in (p, q) and None not in (p, q):
             raise ValueError(f"shapes {list(a)} and {list(b)} cannot be combined")
-        shape.append(y if p == 1 else x)
+        shape.append(y if p == 1 or (p is None and q not in (None, 1)) else x)
     return shape
 
 

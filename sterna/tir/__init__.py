@@ -34,7 +34,7 @@ from sterna.ir.expr import (
     Var,
 )
 from sterna.support.classic import classic_names
-from sterna.tir import ir_builder, transform
+from sterna.tir import ir_builder, stmt_functor, transform
 from sterna.tir import op as _op
 from sterna.tir.buffer import decl_buffer
 from sterna.tir.external import (
@@ -64,6 +64,7 @@ from sterna.tir.stmt import (
     BufferStore,
     Evaluate,
     For,
+    ForKind,
     IfThenElse,
     LetStmt,
     Prefetch,
@@ -84,12 +85,13 @@ from sterna.tir.tiles import (
 __all__ = [
     "EQ", "GE", "GT", "LE", "LT", "NE", "Add", "Allocate", "And", "AssertStmt", "AttrStmt",
     "Broadcast", "Buffer", "BufferLoad", "BufferStore", "Call", "Cast", "Div", "Evaluate",
-    "FloatImm", "FloorDiv", "FloorMod", "For", "IfThenElse", "IndexMap", "IntImm", "Let",
+    "FloatImm", "FloorDiv", "FloorMod", "For", "ForKind", "IfThenElse", "IndexMap", "IntImm", "Let",
     "LetStmt", "Max", "Min", "Mul", "Not", "Or", "ParseError", "Prefetch", "PrimFunc", "Ramp",
     "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv",
     "TruncMod", "Var", "address_of", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "const", "decl_buffer",
-    "add_pairs", "dot2", "dot4", "ir_builder", "parse", "reinterpret", "script", "tile_configure",
+    "add_pairs", "dot2", "dot4", "ir_builder", "parse", "reinterpret", "script", "stmt_functor",
+    "tile_configure",
     "tile_dot", "tile_load", "tile_release", "tile_store", "tile_zero", "transform",
     *_op.__all__,
 ]

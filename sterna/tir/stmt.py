@@ -56,6 +56,16 @@ STAYS_ROLLED = "stays_rolled"
 LoopKind = Literal["serial", "parallel", "unrolled", "vectorized", "thread"]
 
 
+class ForKind:
+    """The kinds of loops, by their classic names."""
+
+    SERIAL: LoopKind = "serial"
+    PARALLEL: LoopKind = "parallel"
+    VECTORIZED: LoopKind = "vectorized"
+    UNROLLED: LoopKind = "unrolled"
+    THREAD_BINDING: LoopKind = "thread"
+
+
 @node
 class Buffer(Node):
     """A rectangle of elements in memory. Each object is a buffer of its own."""
@@ -206,6 +216,17 @@ class For(Stmt):
     thread: str = ""
     """For kind thread: blockIdx.x, threadIdx.x, ..., vthread."""
     annotations: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.min, Expr):
+            self.min = build.const(self.min, self.var.dtype)
+        if not isinstance(self.extent, Expr):
+            self.extent = build.const(self.extent, self.var.dtype)
+
+    @property
+    def loop_var(self) -> Var:
+        """The variable, by its classic name."""
+        return self.var
 
     def with_body(self, body: Stmt, kind: LoopKind | None = None) -> "For":
         """The same loop around another body; the same object if nothing changes."""

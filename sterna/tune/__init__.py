@@ -6,7 +6,8 @@ build takes the cheapest candidate by the cost model. The tuner gives other answ
 - `network.py` builds a network under answers, and knows its questions and its layers;
 - `measure.py` runs two builds in turns and gives the times of their layers in pairs, after it has
   compared their results; `statistics.py` says when one is faster;
-- `worker.py` does both in a process of its own: a crash or a hang costs one trial;
+- `worker.py` does both in a process of its own: a crash or a hang costs one trial; `pool.py` has
+  many machines do so at once, such as the nodes of a Ray cluster (`ray_cluster.py`);
 - `correction.py` learns across layers where the cost model is off on this machine;
 - `search.py` decides what is tried next, and when to stop;
 - `database.py` keeps what was found and what was tried; `tuner.py` puts all of it together.

@@ -136,11 +136,17 @@ class TuningDatabase:
         with self._open() as connection:
             connection.executemany("insert or replace into record values (?,?,?,?,?,?,?,?)", rows)
 
-    def set_aside(self, target: Target, questions: Mapping[str, str]) -> None:
-        """Records that are not to be used: by question, why."""
-        query = "update record set state = ? where question = ? and target = ? and machine = ?"
-        rows = [(f"{SET_ASIDE}: {why}", question, *_key(target))
-                for question, why in questions.items()]
+    def set_aside(
+        self, target: Target, questions: Mapping[str, str], answers: Mapping[str, str]
+    ) -> None:
+        """Records that are not to be used: by question, why, and which answer it was.
+
+        Where another tuner has found another answer meanwhile, that one stays.
+        """
+        query = ("update record set state = ? "
+                 "where question = ? and target = ? and machine = ? and answer = ?")
+        rows = [(f"{SET_ASIDE}: {why}", question, *_key(target), answers[question])
+                for question, why in questions.items() if question in answers]
         with self._open() as connection:
             connection.executemany(query, rows)
 

@@ -21,6 +21,7 @@ from sterna.target import Target
 from sterna.tune.network import (
     Answers,
     BuiltNetwork,
+    Described,
     Questions,
     RunningNetwork,
     answers_text,
@@ -91,24 +92,24 @@ class Bench:
         inputs: Mapping[str, Array], opt_level: int = 3, device: RemoteDevice | None = None,
     ) -> None:
         self.mod, self.params, self.target = mod, params, target
-        self.inputs, self.opt_level, self.device = inputs, opt_level, device
+        self.opt_level, self.device = opt_level, device
+        self.check = ResultCheck(inputs)
         self._built: OrderedDict[str, BuiltNetwork] = OrderedDict()
         self._running: dict[str, RunningNetwork] = {}
-        self._want: list[Array] | None = None
 
     def compare(self, incumbent: Answers, challenger: Answers, seconds: float) -> Measured:
         """Run both in turns until every layer's test has said something, or time is over."""
         ours, theirs = self.built(incumbent), self.built(challenger)
         self.built({})
         if self.device is None:
-            return self._in_turns(self._here(incumbent), self._here(challenger), seconds)
+            return in_turns(self._here(incumbent), self._here(challenger), seconds)
         with self.device.session() as session:
-            if self._want is None:
-                self._want = self.built({}).there(session, "default").outputs(self.inputs)
+            if not self.check.is_known:
+                self.check.know(self.built({}).there(session, "default"))
             first, second = ours.there(session, "incumbent"), theirs.there(session, "challenger")
-            self._expect_right(first)
-            self._expect_right(second)
-            return self._in_turns(first, second, seconds)
+            self.check.expect_right(first)
+            self.check.expect_right(second)
+            return in_turns(first, second, seconds)
 
     def built(self, answers: Answers) -> BuiltNetwork:
         """The network under answers."""
@@ -125,39 +126,57 @@ class Bench:
     def _here(self, answers: Answers) -> RunningNetwork:
         """The network on this machine, which gives the numbers that it gives without answers."""
         key = answers_text(answers)
-        if self._want is None:
-            self._want = self.built({}).here().outputs(self.inputs)
+        if not self.check.is_known:
+            self.check.know(self.built({}).here())
         if key not in self._running:
             running = self.built(answers).here()
-            self._expect_right(running)
+            self.check.expect_right(running)
             self._running[key] = running
         return self._running[key]
 
-    def _expect_right(self, made: RunningNetwork) -> None:
+
+class ResultCheck:
+    """What the untuned network computes, which every other build must compute as well."""
+
+    def __init__(self, inputs: Mapping[str, Array]) -> None:
+        self.inputs = inputs
+        self._want: list[Array] | None = None
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the untuned network has run."""
+        return self._want is not None
+
+    def know(self, untuned: RunningNetwork) -> None:
+        """Run the untuned network."""
+        self._want = untuned.outputs(self.inputs)
+
+    def expect_right(self, made: RunningNetwork) -> None:
+        """Raise WrongResult if a build gives other numbers; it has its inputs then."""
         assert self._want is not None
         for place, (got, want) in enumerate(
             zip(made.outputs(self.inputs), self._want, strict=True)
         ):
             expect_close(place, got, want)
 
-    def _in_turns(
-        self, ours: RunningNetwork, theirs: RunningNetwork, seconds: float
-    ) -> Measured:
-        runs: list[tuple[Array, Array]] = []
-        ours.run(), theirs.run()
-        end = time.perf_counter() + seconds
-        while len(runs) < MOST_PAIRS and (len(runs) < LEAST_PAIRS or time.perf_counter() < end):
-            if len(runs) % 2:
-                second = theirs.run()
-                runs.append((ours.run(), second))
-            else:
-                first = ours.run()
-                runs.append((first, theirs.run()))
-            if len(runs) % LEAST_PAIRS == 0:
-                found = _sorted(ours.built, theirs.built, runs)
-                if _all_said(found):
-                    return found
-        return _sorted(ours.built, theirs.built, runs)
+
+def in_turns(ours: RunningNetwork, theirs: RunningNetwork, seconds: float) -> Measured:
+    """Run two networks in turns until every layer's test has said something, or time is over."""
+    runs: list[tuple[Array, Array]] = []
+    ours.run(), theirs.run()
+    end = time.perf_counter() + seconds
+    while len(runs) < MOST_PAIRS and (len(runs) < LEAST_PAIRS or time.perf_counter() < end):
+        if len(runs) % 2:
+            second = theirs.run()
+            runs.append((ours.run(), second))
+        else:
+            first = ours.run()
+            runs.append((first, theirs.run()))
+        if len(runs) % LEAST_PAIRS == 0:
+            found = _sorted(ours.described, theirs.described, runs)
+            if _all_said(found):
+                return found
+    return _sorted(ours.described, theirs.described, runs)
 
 
 def expect_close(place: int, got: Array, want: Array) -> None:
@@ -183,7 +202,7 @@ def _all_said(found: Measured) -> bool:
 
 
 def _sorted(
-    ours: BuiltNetwork, theirs: BuiltNetwork, runs: Sequence[tuple[Array, Array]]
+    ours: Described, theirs: Described, runs: Sequence[tuple[Array, Array]]
 ) -> Measured:
     """The times by layer, without what the machine did to one run of a pair."""
     first = np.array([run for run, _ in runs])

@@ -20,9 +20,17 @@ from sterna.ir.transform import PassContext
 from sterna.lowering.graph import is_view
 from sterna.lowering.lower_kernel import ask_kernel, scope_of
 from sterna.lowering.unique_kernels import unique_kernels
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, to_numpy
 from sterna.rpc.client import RPCSession
-from sterna.runtime import Device, Module, cpu, ndarray
+from sterna.runtime import (
+    Device,
+    Module,
+    cpu,
+    load_module,
+    load_param_dict,
+    ndarray,
+    save_param_dict,
+)
 from sterna.runtime.debug_executor import GraphModuleDebug, create
 from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.config import ANSWERS
@@ -46,16 +54,28 @@ class Questions:
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltNetwork:
-    """A network that was built under answers."""
+class Described:
+    """What is known of a network that was built under answers, wherever it runs."""
 
-    factory: GraphExecutorFactoryModule
-    target: Target
     questions: Questions
     scopes: tuple[str, ...]
     """Of each node that runs, in order."""
     kernels: tuple[str, ...]
     """What tells each of them from others: what it computes, and the answers to its questions."""
+
+    def own_nodes(self, other: "Described") -> Array:
+        """Which of its nodes run kernels that the other network lacks."""
+        theirs = set(other.kernels)
+        return np.array([kernel not in theirs for kernel in self.kernels])
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltNetwork:
+    """A network that was built under answers."""
+
+    factory: GraphExecutorFactoryModule
+    target: Target
+    described: Described
 
     @classmethod
     def build(
@@ -81,21 +101,28 @@ class BuiltNetwork:
         }
         names = [_function_of(node) for node in running_nodes(factory.graph_json)]
         asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
-        return cls(
-            factory, target, _questions(asked, asked_by_kernels),
+        described = Described(
+            _questions(asked, asked_by_kernels),
             tuple(scopes.get(name, "") for name in names),
             tuple(texts.get(name, "") for name in names),
         )
-
-    def own_nodes(self, other: "BuiltNetwork") -> Array:
-        """Which of its nodes run kernels that the other network lacks."""
-        theirs = set(other.kernels)
-        return np.array([kernel not in theirs for kernel in self.kernels])
+        return cls(factory, target, described)
 
     def here(self) -> "RunningNetwork":
         """The network, ready to run on this machine."""
         device = Device(self.target.kind.device_type, 0)
         return self._running(self.factory.lib, device)
+
+    def packed(self) -> "PackedNetwork":
+        """The network as bytes, which a machine without the compiler's state loads."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "network.tar"
+            self.factory.lib.export_library(path)
+            library = path.read_bytes()
+        params = bytes(save_param_dict(self.factory.params))
+        return PackedNetwork(
+            self.factory.graph_json, params, library, str(self.target), self.described
+        )
 
     def there(self, session: RPCSession, name: str) -> "RunningNetwork":
         """The network, ready to run on the machine of a session, where its file has a name."""
@@ -109,14 +136,36 @@ class BuiltNetwork:
     def _running(self, lib: Module, device: Device) -> "RunningNetwork":
         executor = create(self.factory.graph_json, lib, device)
         _set_inputs(executor, self.factory.params)
-        return RunningNetwork(self, executor)
+        return RunningNetwork(self.described, executor)
+
+
+@dataclass(frozen=True, slots=True)
+class PackedNetwork:
+    """A network that was built on one machine and runs on another."""
+
+    graph_json: str
+    params: bytes
+    library: bytes
+    target: str
+    described: Described
+
+    def here(self) -> "RunningNetwork":
+        """The network, ready to run on this machine."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "network.tar"
+            path.write_bytes(self.library)
+            lib = load_module(path)
+        device = Device(Target(self.target).kind.device_type, 0)
+        executor = create(self.graph_json, lib, device)
+        _set_inputs(executor, load_param_dict(self.params))
+        return RunningNetwork(self.described, executor)
 
 
 class RunningNetwork:
     """A network on a device."""
 
-    def __init__(self, built: BuiltNetwork, executor: GraphModuleDebug) -> None:
-        self.built, self.executor = built, executor
+    def __init__(self, described: Described, executor: GraphModuleDebug) -> None:
+        self.described, self.executor = described, executor
         self._times = ndarray.empty(
             (len(executor.nodes),), "int64", executor.module.home or cpu(0)
         )
@@ -126,7 +175,8 @@ class RunningNetwork:
         """What it computes."""
         _set_inputs(self.executor, inputs)
         self.executor.module["run"]()
-        return [self.executor.get_output(i).numpy() for i in range(self.executor.get_num_outputs())]
+        count = self.executor.get_num_outputs()
+        return [to_numpy(self.executor.get_output(i)) for i in range(count)]
 
     def run(self) -> Array:
         """The seconds of each node that runs."""

@@ -10,15 +10,16 @@ seen neither, else nothing is kept.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from sterna.tune.correction import Correction, Expected
 from sterna.tune.database import Trial
 from sterna.tune.measure import Measured, Times
 from sterna.tune.network import Questions
 from sterna.tune.statistics import Comparison, Verdict, combined, compare
-from sterna.tune.worker import Crashed, Hung, Refused, TrialError, Worker, Wrong
+from sterna.tune.workers import OUTCOMES, Request, TrialError, Workers
 
 # When the whole network is expected to gain less than this, the search ends.
 LEAST_GAIN = 0.01
@@ -32,10 +33,6 @@ GRAPH_EVERY = 3
 LOOKS = 3
 # A second look: how many standard errors below no gain.
 CONFIRMED = 2.0
-
-OUTCOMES: dict[type[TrialError], str] = {
-    Wrong: "wrong", Crashed: "crashed", Hung: "hung", Refused: "refused"
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +51,17 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerProgress:
+    """How far a layer is."""
+
+    share: float
+    """Of the network's time, as it is now."""
+    trials: int
+    ratio: float
+    """Its time over that of the untuned one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What a search tells after each round."""
 
@@ -65,6 +73,9 @@ class Progress:
     trials: int
     wins: int
     seconds: float
+    untuned_seconds: float = 0.0
+    """Of the network, as it was seen first."""
+    layers: Mapping[str, LayerProgress] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,7 @@ Watch = Callable[[Progress, list[Trial]], None]
 class Search:
     """The state of a search, which can be told what was found before."""
 
-    worker: Worker
+    worker: Workers
     budget: Budget = field(default_factory=Budget)
     incumbent: dict[str, str] = field(default_factory=dict)
     correction: Correction = field(default_factory=Correction)
@@ -106,6 +117,16 @@ class Search:
     rounds: int = 0
     only: frozenset[str] | None = None
     """The layers that are tuned, if not all are."""
+    asked: set[str] = field(default_factory=set)
+    """What builds of this network asked; records may answer other networks' questions as well."""
+
+    stale: dict[str, str] = field(default_factory=dict)
+    """What was recorded and does not hold any more: by question, why."""
+
+    @property
+    def answers(self) -> dict[str, str]:
+        """Of the incumbent, to what this network asks."""
+        return {q: a for q, a in self.incumbent.items() if q in self.asked}
 
     def know(self, trials: list[Trial]) -> None:
         """Take in what was tried before."""
@@ -118,10 +139,11 @@ class Search:
     def run(self, watch: Watch = lambda progress, trials: None) -> dict[str, str]:
         """Search until there is little to be gained, or the budget is spent; the answers found."""
         begin = time.monotonic()
-        now = self._measure(self.incumbent)
+        now = self._begin()
+        untuned = median(now.total.incumbent)
         while time.monotonic() - begin < self.budget.seconds:
             offered = self._candidates(now)
-            expected = sum(each.gain for each in _best_of_layers(offered))
+            expected = sum(each.gain for each in offered and _best_of_layers(offered)[0])
             spent = sum(self.trials.values()) >= self.budget.all_trials
             if expected < LEAST_GAIN or not offered or spent:
                 break
@@ -129,8 +151,40 @@ class Search:
             trials, now = self._round(now, offered)
             wins = sum(trial.outcome == Verdict.FASTER.value for trial in trials)
             watch(Progress(self.rounds, math.exp(self.log_ratio), expected,
-                           sum(self.trials.values()), wins, time.monotonic() - begin), trials)
+                           sum(self.trials.values()), wins, time.monotonic() - begin, untuned,
+                           self._layers(now)), trials)
         return self.incumbent
+
+    def _layers(self, now: Measured) -> dict[str, LayerProgress]:
+        """How far each layer is that was tried, the greatest first."""
+        ratios: dict[str, float] = {}
+        for question, ratio in self.ratios.items():
+            scope = question.rpartition("/")[0]
+            ratios[scope] = ratios.get(scope, 1.0) * ratio
+        return {
+            scope: LayerProgress(share, self.trials[scope], ratios.get(scope, 1.0))
+            for scope, share in sorted(now.shares.items(), key=lambda pair: -pair[1])
+            if scope in self.trials
+        }
+
+    def _begin(self) -> Measured:
+        """The incumbent's times, without what was recorded and no longer holds."""
+        recorded = dict(self.incumbent)
+        try:
+            now = self._measure(self.incumbent)
+        except TrialError as error:
+            if not recorded:
+                raise
+            self.incumbent = {}
+            now = self._measure({})
+            self.stale = {q: str(error) for q in recorded if q in self.asked}
+            self.incumbent = {q: a for q, a in recorded.items() if q not in self.asked}
+            return now
+        taken = now.questions.taken
+        self.stale = {q: f"'{a}' is no longer offered" for q, a in recorded.items()
+                      if taken.get(q, a) != a}
+        self.incumbent = {q: a for q, a in recorded.items() if q not in self.stale}
+        return now
 
     # ---- one round ----
 
@@ -138,29 +192,34 @@ class Search:
         graph = [each for each in offered if each.question in now.questions.graph]
         local = [each for each in offered if each.question not in now.questions.graph]
         if graph and (self.rounds % GRAPH_EVERY == 0 or not local):
-            chosen = [max(graph, key=lambda each: each.gain)]
+            by_gain = sorted(graph, key=lambda each: each.gain, reverse=True)
+            chosen = [[each] for each in by_gain[: self.worker.width]]
         else:
-            chosen = _best_of_layers(local)
-        trials = [trial for part in self._try(chosen) for trial in part]
-        won = {t.question: t.answer for t in trials if t.outcome == Verdict.FASTER.value}
+            chosen = _best_of_layers(local, self.worker.width)
+        trials = self._try(chosen)
+        won = _fastest(trials)
         return trials, self._confirm(won, now) if won else now
 
-    def _try(self, chosen: list[Candidate]) -> Iterator[list[Trial]]:
-        """Candidates together; where that fails, halves of them, down to the one that is bad."""
-        challenger = self.incumbent | {each.question: each.answer for each in chosen}
-        for each in chosen:
-            self.tried.add((each.question, each.answer))
-        try:
-            found = self._compare(challenger)
-        except TrialError as error:
-            if len(chosen) == 1:
-                yield [_failed(chosen[0], error)]
-                self._count(chosen[0].question)
-            else:
-                yield from self._try(chosen[: len(chosen) // 2])
-                yield from self._try(chosen[len(chosen) // 2 :])
-            return
-        yield [self._judged(each, found, len(chosen) == 1) for each in chosen]
+    def _try(self, groups: list[list[Candidate]]) -> list[Trial]:
+        """Groups of candidates at once; where one fails, halves of it, down to what is bad."""
+        trials: list[Trial] = []
+        while groups:
+            self.tried |= {(each.question, each.answer) for group in groups for each in group}
+            requests = [self._request({each.question: each.answer for each in group})
+                        for group in groups]
+            results = self.worker.compare_all(requests, self.budget.timeout)
+            halves: list[list[Candidate]] = []
+            for group, found in zip(groups, results, strict=True):
+                if isinstance(found, TrialError) and len(group) > 1:
+                    middle = len(group) // 2
+                    halves += [group[:middle], group[middle:]]
+                elif isinstance(found, TrialError):
+                    trials.append(_failed(group[0], found))
+                    self._count(group[0].question)
+                else:
+                    trials += [self._judged(each, found, len(group) == 1) for each in group]
+            groups = halves
+        return trials
 
     def _judged(self, candidate: Candidate, found: Measured, alone: bool) -> Trial:
         self._count(candidate.question)
@@ -179,15 +238,18 @@ class Search:
         return _trial(candidate, together, together.verdict)
 
     def _confirm(self, won: Mapping[str, str], now: Measured) -> Measured:
-        """Build what won together, time it again, and keep what is faster once more."""
+        """Build what won together, time it again, and keep what is faster once more.
+
+        Every machine times it, and what most of them say counts: one that lies is not believed.
+        """
         try:
-            found = self._compare(self.incumbent | dict(won))
+            found = self.worker.compare_everywhere(self._request(won), self.budget.timeout)
         except TrialError:
             return now
         kept = {}
         for question, answer in won.items():
-            times = found.layers.get(question.rpartition("/")[0], found.changed)
-            seen = compare(times.incumbent, times.challenger)
+            scope = question.rpartition("/")[0]
+            seen = by_most([each.layers.get(scope, each.changed) for each in found])
             if seen.log_ratio + CONFIRMED * seen.error < 0:
                 kept[question] = answer
                 self.ratios[question] = seen.ratio * self.ratios.get(question, 1.0)
@@ -196,8 +258,7 @@ class Search:
         self.incumbent |= kept
         self.looks = {}  # they were beside another incumbent
         if len(kept) == len(won):
-            whole = compare(found.total.incumbent, found.total.challenger)
-            self.log_ratio += whole.log_ratio
+            self.log_ratio += by_most([each.total for each in found]).log_ratio
         try:
             return self._measure(self.incumbent)
         except TrialError:
@@ -209,20 +270,24 @@ class Search:
     def _candidates(self, now: Measured) -> list[Candidate]:
         """What was not tried yet, in layers that are worth it."""
         offers = now.questions.kernels | now.questions.graph
-        found = []
+        open_ones: list[tuple[str, str, float]] = []
         for question, offered in offers.items():
             scope = question.rpartition("/")[0]
-            share = now.shares.get(scope, 0.0)
             if self.only is not None and scope not in self.only:
                 continue
-            if share < LEAST_SHARE or self.trials.get(scope, 0) >= self.budget.trials:
+            is_small = now.shares.get(scope, 0.0) < LEAST_SHARE
+            if is_small or self.trials.get(scope, 0) >= self.budget.trials:
                 continue
-            for answer, predicted in _predicted(offered, now.questions, question):
-                if (question, answer) in self.tried:
-                    continue
-                expected = self.correction.expected(question, answer, predicted)
-                found.append(Candidate(question, answer, predicted, expected, share))
-        return found
+            open_ones += [
+                (question, answer, predicted)
+                for answer, predicted in _predicted(offered, now.questions, question)
+                if (question, answer) not in self.tried
+            ]
+        expected = self.correction.expected_of(open_ones)
+        return [
+            Candidate(*each, expects, now.shares[each[0].rpartition("/")[0]])
+            for each, expects in zip(open_ones, expected, strict=True)
+        ]
 
     def _learn(self, question: str, answer: str, predicted: float, seen: Comparison) -> None:
         self.correction.note(question, answer, predicted, seen.log_ratio, seen.error)
@@ -233,22 +298,41 @@ class Search:
 
     def _measure(self, answers: Mapping[str, str]) -> Measured:
         """The incumbent beside itself: what it asks, and its layers' shares of the time."""
-        return self.worker.compare(answers, answers, 0.0, self.budget.timeout)
+        found = self.worker.compare(answers, answers, 0.0, self.budget.timeout)
+        self.asked |= set(found.questions.taken)
+        return found
 
-    def _compare(self, challenger: Mapping[str, str]) -> Measured:
-        return self.worker.compare(
-            self.incumbent, challenger, self.budget.round_seconds, self.budget.timeout
-        )
+    def _request(self, answers: Mapping[str, str]) -> Request:
+        """The incumbent, and the same with other answers."""
+        challenger = self.incumbent | dict(answers)
+        return Request(dict(self.incumbent), challenger, self.budget.round_seconds)
 
 
-def _best_of_layers(candidates: list[Candidate]) -> list[Candidate]:
-    """The most promising candidate of each layer."""
-    best: dict[str, Candidate] = {}
-    for each in candidates:
-        scope = each.question.rpartition("/")[0]
-        if scope not in best or each.gain > best[scope].gain:
-            best[scope] = each
-    return list(best.values())
+def _best_of_layers(candidates: list[Candidate], width: int = 1) -> list[list[Candidate]]:
+    """The most promising candidates of each layer: groups with one of each, the best first."""
+    by_layer: dict[str, list[Candidate]] = {}
+    for each in sorted(candidates, key=lambda each: each.gain, reverse=True):
+        by_layer.setdefault(each.question.rpartition("/")[0], []).append(each)
+    groups = [[of[place] for of in by_layer.values() if place < len(of)] for place in range(width)]
+    return [group for group in groups if group]
+
+
+def _fastest(trials: list[Trial]) -> dict[str, str]:
+    """What was found faster; one answer of each layer, as they were timed one by one."""
+    won: dict[str, Trial] = {}
+    for trial in trials:
+        scope = trial.question.rpartition("/")[0]
+        if trial.outcome == Verdict.FASTER.value and trial.log_ratio is not None:
+            best = won.get(scope)
+            if best is None or best.log_ratio is None or trial.log_ratio < best.log_ratio:
+                won[scope] = trial
+    return {trial.question: trial.answer for trial in won.values()}
+
+
+def by_most(times: Sequence[Times]) -> Comparison:
+    """What the greater part of the machines say at the least: the upper median of their ratios."""
+    seen = sorted((compare(t.incumbent, t.challenger) for t in times), key=lambda s: s.log_ratio)
+    return seen[len(seen) // 2]
 
 
 def _predicted(
@@ -284,7 +368,9 @@ def _failed(candidate: Candidate, error: TrialError) -> Trial:
     )
 
 
-def final_times(worker: Worker, answers: Mapping[str, str], budget: Budget) -> Times:
+def final_times(worker: Workers, answers: Mapping[str, str], budget: Budget) -> Times:
     """The untuned network and the tuned one in turns, each as a whole."""
-    seconds = 3 * budget.round_seconds
-    return worker.compare({}, answers, seconds, budget.timeout).total
+    request = Request({}, answers, 3 * budget.round_seconds)
+    found = [each.total for each in worker.compare_everywhere(request, budget.timeout)]
+    ratios = {place: compare(t.incumbent, t.challenger).ratio for place, t in enumerate(found)}
+    return found[sorted(ratios, key=ratios.__getitem__)[len(ratios) // 2]]

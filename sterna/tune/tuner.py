@@ -1,6 +1,7 @@
 """Tuning a network: the search, its records, and the proof that the whole network gained."""
 
 import tempfile
+import warnings
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ from sterna.tune.database import Trial, TuningDatabase
 from sterna.tune.measure import RemoteDevice
 from sterna.tune.search import Budget, Progress, Search, final_times
 from sterna.tune.statistics import compare
-from sterna.tune.worker import TrialError, Worker, write_network
+from sterna.tune.worker import Worker, write_network
+from sterna.tune.workers import TrialError, Workers
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +67,13 @@ def tune(
     threads: int | None = None,
     device: RemoteDevice | None = None,
     only: Collection[str] | None = None,
+    workers: Callable[[Path], Workers] = Worker,
 ) -> Outcome:
     """Search faster answers for a network on this machine or on a device, and keep them.
 
     inputs: what it is run on; drawn at random where they are not given. only: the layers that are
-    tuned, by their scopes; all if it is not given. What the database knows is
+    tuned, by their scopes; all if it is not given. workers: who builds and times, from the folder
+    that describes the network; a process here if they are not given. What the database knows is
     where the search begins; an interrupt (Ctrl-C) ends it with everything kept.
     """
     limits = budget or Budget()
@@ -77,7 +81,7 @@ def tune(
     with tempfile.TemporaryDirectory(prefix="sterna-tune-") as name:
         folder = Path(name)
         write_network(folder, mod, params, target, given, opt_level, threads, device)
-        worker = Worker(folder)
+        worker = workers(folder)
         try:
             return search_network(
                 worker, target, database, limits, watch, str(structural_hash(mod)), only
@@ -98,7 +102,7 @@ def network_inputs(mod: IRModule, params: Mapping[str, Any]) -> list[NetworkInpu
 
 
 def search_network(
-    worker: Worker,
+    worker: Workers,
     target: Target,
     database: TuningDatabase,
     budget: Budget,
@@ -115,6 +119,7 @@ def search_network(
     known = dict(search.incumbent)
 
     def noted(progress: Progress, seen: list[Trial]) -> None:
+        _set_stale_aside(search, database, target)
         database.add_trials(target, seen)
         _keep(search, database, target, known)
         trials.extend(seen)
@@ -126,6 +131,7 @@ def search_network(
         search.run(noted)
     except KeyboardInterrupt:
         interrupted = True
+    _set_stale_aside(search, database, target)
     _keep(search, database, target, known)
     return _proved(search, target, database, budget, digest, trials, history, interrupted)
 
@@ -141,24 +147,37 @@ def _keep(
         known.update({question: answer for question, (answer, _) in new.items()})
 
 
+def _set_stale_aside(search: Search, database: TuningDatabase, target: Target) -> None:
+    """Say which records do not hold any more, and use them no longer."""
+    if search.stale:
+        database.set_aside(target, search.stale, database.answers(target))
+        warnings.warn(
+            f"{len(search.stale)} of the tuning records in '{database.path}' no longer hold and "
+            f"were set aside: {'; '.join(f'{q}: {why}' for q, why in search.stale.items())}",
+            stacklevel=4,
+        )
+        search.stale = {}
+
+
 def _proved(
     search: Search, target: Target, database: TuningDatabase, budget: Budget, digest: str,
     trials: list[Trial], history: list[Progress], interrupted: bool,
 ) -> Outcome:
     """The outcome, after a fresh process has timed the whole network with and without answers."""
-    search.worker.close()
-    answers = dict(search.incumbent)
+    search.worker.refresh()
+    answers = search.answers
     try:
         times = final_times(search.worker, answers, budget)
     except TrialError as error:
-        database.set_aside(target, dict.fromkeys(answers, str(error)))
+        database.set_aside(target, dict.fromkeys(answers, str(error)), answers)
         answers = {}
         times = final_times(search.worker, answers, budget)
     whole = compare(times.incumbent, times.challenger)
     default, tuned = median(times.incumbent), median(times.challenger)
     ratio = whole.ratio if answers else 1.0
     if answers and ratio >= 1.0:
-        database.set_aside(target, dict.fromkeys(answers, "the whole network was not faster"))
+        why = dict.fromkeys(answers, "the whole network was not faster")
+        database.set_aside(target, why, answers)
         answers, tuned, ratio = {}, default, 1.0
     database.add_network(digest, target, default, tuned, ratio)
     return Outcome(answers, default, tuned, ratio, tuple(trials), tuple(history), interrupted)

@@ -6,47 +6,23 @@ folder that describes the network; each that follows asks for one comparison.
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from sterna.ir.module import IRModule
 from sterna.ir.serialize import load_json, save_json
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, to_numpy
 from sterna.runtime import load_param_dict, save_param_dict, set_num_threads
 from sterna.target import Target, register
 from sterna.target.kind import registered
 from sterna.tune.lines import LineProcess, ProcessEnded, ProcessSilent
-from sterna.tune.measure import Bench, Measured, RemoteDevice, Times, WrongResult
-from sterna.tune.network import Answers, Questions
+from sterna.tune.measure import Bench, Measured, RemoteDevice, WrongResult
+from sterna.tune.network import Answers
+from sterna.tune.workers import Crashed, Hung, Workers, measured_of
 
-_MODULE, _PARAMS, _INPUTS, _ABOUT = "module.json", "params.bin", "inputs.npz", "about.json"
-
-
-class TrialError(RuntimeError):
-    """A trial gave no time; its text says why."""
-
-
-class Crashed(TrialError):
-    """The process ended."""
-
-
-class Hung(TrialError):
-    """The process did not answer in time."""
-
-
-class Wrong(TrialError):
-    """The build gave other numbers than the default."""
-
-
-class Refused(TrialError):
-    """The build could not be made."""
-
-
-_KINDS: dict[str, type[TrialError]] = {"wrong": Wrong, "refused": Refused}
+_MODULE, _PARAMS, _INPUTS, _ABOUT = "module.json", "params.bin", "inputs.bin", "about.json"
 
 
 def write_network(
@@ -57,29 +33,46 @@ def write_network(
     """Everything that a worker must know, as files."""
     (folder / _MODULE).write_text(save_json(mod), "utf-8")
     (folder / _PARAMS).write_bytes(save_param_dict(dict(params)))
-    np.savez(folder / _INPUTS, *inputs.values())
+    (folder / _INPUTS).write_bytes(save_param_dict(dict(inputs)))
     about = {"target": str(target), "opt_level": opt_level, "threads": threads,
-             "targets": registered(), "inputs": list(inputs),
+             "targets": registered(),
              "device": None if device is None else asdict(device)}
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
 
 
 def read_network(folder: Path) -> Bench:
     """The network that was written to a folder, ready to be built."""
-    about = json.loads((folder / _ABOUT).read_text("utf-8"))
-    for module in about["targets"]:
-        register(module)
-    if about["threads"] is not None:
-        set_num_threads(about["threads"])
+    target, inputs = read_target(folder), read_inputs(folder)
+    about = _about(folder)
     params = load_param_dict((folder / _PARAMS).read_bytes())
-    with np.load(folder / _INPUTS, allow_pickle=False) as file:
-        inputs = {name: file[f"arr_{place}"] for place, name in enumerate(about["inputs"])}
     mod = load_json((folder / _MODULE).read_text("utf-8"))
     device = None if about["device"] is None else RemoteDevice(**about["device"])
-    return Bench(mod, params, Target(about["target"]), inputs, about["opt_level"], device)
+    return Bench(mod, params, target, inputs, about["opt_level"], device)
 
 
-class Worker:
+def read_target(folder: Path) -> Target:
+    """What the network of a folder is built for."""
+    about = _about(folder)
+    for module in about["targets"]:
+        register(module)
+    return Target(about["target"])
+
+
+def read_inputs(folder: Path) -> dict[str, Array]:
+    """What the network of a folder is run on, by as many threads as it says from here on."""
+    about = _about(folder)
+    if about["threads"] is not None:
+        set_num_threads(about["threads"])
+    return {name: to_numpy(array)
+            for name, array in load_param_dict((folder / _INPUTS).read_bytes()).items()}
+
+
+def _about(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / _ABOUT).read_text("utf-8"))
+    return found
+
+
+class Worker(Workers):
     """A process that times one comparison at a time; it is started anew after it failed."""
 
     def __init__(self, folder: Path) -> None:
@@ -91,26 +84,19 @@ class Worker:
         """Both in turns; raises TrialError."""
         request = {"incumbent": dict(incumbent), "challenger": dict(challenger), "seconds": seconds}
         try:
-            answer = self.lines.ask(request, timeout)
+            return measured_of(self.lines.ask(request, timeout))
         except ProcessSilent as error:
             raise Hung(str(error)) from None
         except ProcessEnded as error:
             raise Crashed(str(error)) from None
-        if "error" in answer:
-            raise _KINDS[answer["kind"]](answer["error"])
-        return _measured(answer)
+
+    def refresh(self) -> None:
+        """End the process; another one is started when it is asked again."""
+        self.lines.close()
 
     def close(self) -> None:
         """End the process."""
         self.lines.close()
-
-
-def _measured(answer: Mapping[str, Any]) -> Measured:
-    return Measured(
-        {scope: Times(**times) for scope, times in answer["layers"].items()},
-        Times(**answer["changed"]), Times(**answer["total"]), Questions(**answer["questions"]),
-        answer["shares"],
-    )
 
 
 def serve() -> None:
@@ -124,9 +110,15 @@ def serve() -> None:
 
 
 def _answer(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+    return answer_of(
+        lambda: bench.compare(request["incumbent"], request["challenger"], request["seconds"])
+    )
+
+
+def answer_of(compare: Callable[[], Measured]) -> dict[str, Any]:
+    """What a comparison gives, or how it failed, as plain values."""
     try:
-        found = bench.compare(request["incumbent"], request["challenger"], request["seconds"])
-        return asdict(found)
+        return asdict(compare())
     except WrongResult as error:
         return {"kind": "wrong", "error": str(error)}
     except Exception as error:

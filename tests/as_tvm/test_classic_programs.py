@@ -99,3 +99,10 @@ def test_a_sketch_is_made_with_the_texts_options(module: Any, tmp_path: Path) ->
     assert (tmp_path / "sketch" / "sketch.ino").exists()
     with pytest.raises(ValueError, match="nrf5284"):
         tvm.target.target.micro("nrf5284")
+
+
+def test_types_of_expressions_as_text() -> None:
+    number, real = tvm.tir.IntImm("int32", 3), tvm.tir.FloatImm("float32", 2.5)
+    n, size = tvm.tir.Var("n", "int64"), tvm.tir.SizeVar("size", "int32")
+    assert str(tvm.tir.Cast("int64", size) + n + number) == "int64(size) + n + 3"
+    assert str(real * 2) == "5.0" and size.is_size

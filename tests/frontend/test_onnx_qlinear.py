@@ -104,3 +104,48 @@ def test_numbers_of_sixteen_bits() -> None:
     own("QuantizeLinear", floats, number(1e-4), point(30000, "uint16"))
     own("DequantizeLinear", whole(3, 8, dtype="uint16"), number(1e-4), point(30000, "uint16"),
         tolerance=1e-4)
+
+
+@pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
+@pytest.mark.parametrize("is_whole", [False, True])
+def test_lstm_of_bytes(direction: str, is_whole: bool) -> None:
+    """States that begin as zeros have no range; scales are of a direction or of a column."""
+    count, units, features = 1 + (direction == "bidirectional"), 5, 6
+    shape = (count,) if is_whole else (count, 4 * units)
+    data = RNG.standard_normal((4, 2, features)).astype("float32")
+    scales = [RNG.uniform(0.004, 0.006, shape).astype("float32") for _ in range(2)]
+    zeros = [np.full(shape, 0, "int8") for _ in range(2)]
+    weights = [whole(count, n, 4 * units, dtype="int8") for n in (features, units)]
+    bias = RNG.standard_normal((count, 8 * units)).astype("float32")
+    inputs = [data, *weights, bias, None, None, None, None, scales[0], zeros[0], scales[1],
+              zeros[1]]
+    names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
+    feeds = {"x0": data}
+    held = {f"x{i}": v for i, v in enumerate(inputs) if i and v is not None}
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["y", "h", "c"], domain="com.microsoft",
+                            hidden_size=units, direction=direction)
+    model = model_of([node], feeds, held, ["y", "h", "c"], 17)
+    for want, got in zip(run_reference(model, feeds), run_imported(model, feeds), strict=True):
+        np.testing.assert_allclose(got, want, atol=2e-3)
+
+
+def test_lstm_of_bytes_that_is_refused() -> None:
+    whole_weights = [whole(1, n, 8, dtype="int8") for n in (3, 2)]
+    scales = np.ones(1, "float32"), np.zeros(1, "int8")
+    names = ["x0", "x1", "x2", "", "", "", "", "", "x8", "x9", "x8", "x9"]
+    held = {"x1": whole_weights[0], "x2": whole_weights[1], "x8": scales[0], "x9": scales[1]}
+    node = helper.make_node("DynamicQuantizeLSTM", names, ["y"], domain="com.microsoft",
+                            hidden_size=2, clip=1.0, name="cell")
+    feeds = {"x0": np.zeros((1, 1, 3), "float32")}
+    with pytest.raises(NotImplementedError, match=r"a bound of its gates \(clip\)"):
+        run_imported(model_of([node], feeds, held, ["y"], 17), feeds)
+
+
+def test_zeros_have_a_scale() -> None:
+    data = np.zeros((2, 3), "float32")
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "s", "z"])
+    model = model_of([node], {"x": data}, {}, ["y", "s", "z"], 17)
+    for want, got in zip(
+        run_reference(model, {"x": data}), run_imported(model, {"x": data}), strict=True
+    ):
+        np.testing.assert_array_equal(got, want)

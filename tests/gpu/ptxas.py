@@ -19,6 +19,8 @@ class Assembled:
     """The most that a kernel of it takes."""
     spilled_bytes: int
     stack_bytes: int
+    words: str
+    """All of it."""
 
 
 @cache
@@ -43,6 +45,7 @@ def assemble(ptx: str, arch: str) -> Assembled:
         _most(r"Used (\d+) registers", done.stderr),
         _most(r"(\d+) bytes spill stores", done.stderr),
         _most(r"(\d+) bytes stack frame", done.stderr),
+        done.stderr,
     )
 
 

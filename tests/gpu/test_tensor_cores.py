@@ -156,3 +156,34 @@ def test_single_rows_are_turned() -> None:
 ])
 def test_rings_fit_into_shared_memory(ring: Ring) -> None:
     assert ring.shared_bytes <= SHARED
+
+
+def rounded(rows: int, columns: int, depth: int, kind: str = "bfloat16") -> relay.Expr:
+    """A product in 16 bits of data that is float32."""
+    data = relay.cast(relay.var("x", shape=(rows, depth), dtype="float32"), kind)
+    made: relay.Expr = relay.nn.dense(data, relay.var("w", shape=(columns, depth), dtype=kind))
+    return made
+
+
+ROUNDED = {
+    "small": (100, 136, 512), "split": (49, 512, 4608), "turned": (16, 1000, 512),
+    "one row": (1, 4096, 4096), "parts that differ": (784, 128, 1216), "long": (784, 4096, 256),
+}
+
+
+@requires_ptxas
+@pytest.mark.parametrize("name", ROUNDED)
+@pytest.mark.parametrize("kind", ["bfloat16", "float16"])
+def test_data_is_rounded_where_it_is_multiplied(name: str, kind: str) -> None:
+    """There is one kernel, whose rows stay in registers, and products are not taken apart."""
+    ptx, extras = build(rounded(*ROUNDED[name], kind))
+    short = {"bfloat16": "bf16", "float16": "f16"}[kind]
+    assert ptx.count(".entry") == 1 and f"cvt.rn.{short}x2.f32" in ptx
+    assert f"{short}.{short}" in ptx and "tiled 7 3 2" in extras
+    made = assemble(ptx, "sm_90a")
+    assert made.spilled_bytes == 0 and "serialized" not in made.words
+
+
+def test_gpus_without_such_products_round_by_a_kernel_before() -> None:
+    ptx, _ = build(rounded(100, 136, 512), "cuda -arch=sm_80")
+    assert ptx.count(".entry") == 2 and "mma.sync" in ptx

@@ -1,12 +1,15 @@
 """Products of matrices and einsum: types, untyped weights, counts, messages."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import sterna as tvm
 from sterna import relay, te
+from sterna.contrib import graph_executor
 from sterna.ir.types import TensorType
-from sterna.relay.op import find, record_of
+from sterna.relay.op import call, find, record_of
 from sterna.te import create_schedule, placeholder
 
 
@@ -112,3 +115,28 @@ def test_equations_that_do_not_fit(equation: str, message: str) -> None:
     data = [relay.var("a", shape=(2, 3)), relay.var("b", shape=(3, 4))]
     with pytest.raises(ValueError, match=message):
         relay.einsum(data, equation)
+
+
+@pytest.mark.parametrize(("op", "shapes", "attrs"), [
+    ("nn.matmul", ((40, 1), (1, 50)), {}),
+    ("nn.matmul", ((1, 40), (50, 1)), {"transpose_a": True, "transpose_b": True, "units": 50}),
+    ("nn.dense", ((40, 1), (50, 1)), {}),
+    ("nn.batch_matmul", ((2, 1, 30, 1), (3, 20, 1)), {}),
+])
+def test_outer_products_have_no_sum(
+    op: str, shapes: tuple[tuple[int, ...], ...], attrs: dict[str, Any]
+) -> None:
+    given = [relay.var(name, shape=shape) for name, shape in zip("ab", shapes, strict=True)]
+    body = call(op, *given, **attrs)
+    mod = tvm.IRModule.from_expr(relay.Function(given, body))
+    assert "multiply" in str(relay.optimize(mod, "llvm -mcpu=native")[0])
+    lib = relay.build(mod, target="llvm -mcpu=native")
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    rng = np.random.default_rng(0)
+    data = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    m.run(a=data[0], b=data[1])
+    record = find(op)
+    assert record.attrs is not None and record.reference is not None
+    np.testing.assert_allclose(
+        m.get_output(0).numpy(), record.reference(record.attrs(**attrs), *data), rtol=1e-6
+    )

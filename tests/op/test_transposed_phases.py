@@ -21,7 +21,9 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], bool]] = [
     ((2, 4, 7), (4, 3, 5), {"strides": 3, "padding": (1, 2), "output_padding": 1}, True),
     ((1, 3, 3, 4, 5), (3, 2, 2, 3, 2), {"strides": (1, 2, 2), "padding": (0, 1, 0)}, True),
     ((1, 4, 5, 6), (4, 3, 3, 3), {"strides": 2, "padding": 4}, False),
-    ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "groups": 2}, False),
+    ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "groups": 2}, True),
+    ((2, 6, 5, 4), (6, 3, 4, 4), {"strides": (2, 3), "padding": 1, "groups": 3}, True),
+    ((1, 4, 7), (4, 2, 3), {"strides": 2, "groups": 4}, True),
     ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "dilation": 2}, False),
 ]
 

@@ -25,6 +25,9 @@ PROCESSORS = {
     "amx": Processor(
         512, 32, l2_bytes=2 << 20, has_dot4=True, matrix_tiles=("bfloat16", "int8"), threads=2
     ),
+    "cortex-m55": Processor(
+        128, 8, has_dot_halves=True, has_dot_across=True, has_spare_memory=False
+    ),
     "cortex-m4": Processor(32, 8, has_dot_halves=True, has_spare_memory=False),
 }
 

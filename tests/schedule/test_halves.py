@@ -42,7 +42,7 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
 }
 
 
-def layer(name: str) -> tuple[Any, dict[str, Array], Array]:
+def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     """A quantised layer of TFLite Micro's arithmetic, its input, and what NumPy says."""
     (rows, columns, inputs), outputs, window, attrs = WINDOWS[name]
     rng = np.random.default_rng(len(name))
@@ -54,7 +54,7 @@ def layer(name: str) -> tuple[Any, dict[str, Array], Array]:
     power = rng.integers(-9, -5, outputs).astype("int32")
     kernel = np.moveaxis(w, 0, -1) if groups == 1 else w.transpose(1, 2, 0, 3)
     made = relay.qnn.conv2d(
-        relay.var("x", shape=x.shape, dtype="int8"), relay.const(kernel), relay.const(zero),
+        relay.var(given, shape=x.shape, dtype="int8"), relay.const(kernel), relay.const(zero),
         relay.const(0), relay.const(1.0), relay.const(1.0), kernel_size=window, channels=outputs,
         data_layout="NHWC", kernel_layout="HWIO" if groups == 1 else "HWOI", **attrs,
     )
@@ -71,7 +71,7 @@ def layer(name: str) -> tuple[Any, dict[str, Array], Array]:
     high = (sums * multiplier + (1 << 30)) >> 31
     half = np.where(high < 0, -1, 0) + (np.int64(1) << -power - 1)
     want = np.clip(((high + half) >> -power) - 3, -128, 127)
-    return made, {"x": x}, want.astype("int8")
+    return made, {given: x}, want.astype("int8")
 
 
 @pytest.mark.parametrize("name", WINDOWS)

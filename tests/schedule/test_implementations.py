@@ -37,8 +37,9 @@ EVERY = list(implementations())
 PACKED = [n for n, each in implementations().items() if isinstance(each, Packing)]
 # Those that suit some numbers of rows only.
 OF_SOME_SIZES = ("blocked_gemm", "split_k")
-# Those whose inner loops are texts of C, for one thread; tests/schedule/test_halves.py has more.
-IN_C = ("halves", "planes")
+# Those whose inner loops are texts of C, for one thread; test_halves.py and test_across.py have
+# more.
+IN_C = ("halves", "planes", "across", "quads")
 
 
 def candidates(name: str, layer: Layer, processor: str, weight: Array) -> list[Candidate]:

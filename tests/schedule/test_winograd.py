@@ -1,5 +1,6 @@
 """Winograd F(m, r): its matrices, when it is chosen, its numbers."""
 
+import json
 import re
 from dataclasses import replace
 from fractions import Fraction
@@ -218,6 +219,22 @@ def test_larger_windows_and_steps_over_few_channels(
     assert "Winograd F(" in told(lib)
     want, _ = result(mod, x, **{"relay.Winograd.max_growth": 0})
     assert np.abs(got - want).max() <= 1e-5 * np.abs(want).max()
+
+
+def test_its_own_products_are_counted() -> None:
+    """The model's operations stay those of the network; profiles know which of them are spared."""
+    lib = result(network((1, 16, 56, 56), 16, 1), np.zeros((1, 16, 56, 56), "float32"))[1]
+    (attrs,) = [
+        node["attrs"] for node in json.loads(lib.graph_json)["nodes"]
+        if "way" in node.get("attrs", {})
+    ]
+    found = re.fullmatch(r"Winograd F\((\d), 3\)", attrs["way"])
+    assert found is not None
+    m = int(found[1])
+    products = 16 * 16 * (-(-56 // m) * (m + 2)) ** 2
+    bias_and_relu = 2 * 16 * 56 * 56
+    assert int(attrs["flops"]) == 2 * 16 * 16 * 9 * 56 * 56 + bias_and_relu
+    assert int(attrs["flops"]) - int(attrs["spared_flops"]) == 2 * products + bias_and_relu
 
 
 ALONE = replace(MACHINE, threads=1)

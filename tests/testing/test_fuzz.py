@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from sterna.testing.fuzz.__main__ import main
-from sterna.testing.fuzz.fuzzer import all_fuzzers
+from sterna.testing.fuzz.fuzzer import all_fuzzers, find_fuzzer
 from sterna.testing.fuzz.minimize import minimize
 from sterna.testing.fuzz.runner import fuzz
 from sterna.testing.fuzz.tape import Tape
@@ -68,6 +68,19 @@ def test_a_planted_mistake_is_found_and_made_small(
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
     )
     assert shown.returncode != 0
+
+
+def test_faults_of_drivers_are_counted_apart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    aborts = 'os.write(2, b"driver.cc: Assertion failed"); os.abort()'
+    known = 'seconds = 2.0\n    faults_of_others = {"driver.cc": "an assertion of the driver\'s"}'
+    text = PLANTED.replace("ENDING", aborts).replace("seconds = 2.0", known)
+    (tmp_path / "planted_fault.py").write_text(text)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    (tally,) = fuzz([find_fuzzer("planted_fault")], 2.0, 7, None)
+    assert tally.endings["an assertion of the driver's"] > 0 and not tally.findings
 
 
 @pytest.mark.parametrize("name", [n for n in all_fuzzers() if not n.startswith("c-")])

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from sterna.tune.measure import Measured, Times
 from sterna.tune.network import Offers, Questions
-from sterna.tune.worker import TrialError, Worker
+from sterna.tune.workers import TrialError, Workers
 
 TILES = [f"{rows} x {columns}" for rows in range(2, 13) for columns in (4, 8, 12, 16)]
 PAIRS = 24
@@ -47,7 +47,7 @@ def random_layer(order: random.Random) -> Layer:
 
 
 @dataclass
-class SimulatedWorker(Worker):
+class SimulatedWorker(Workers):
     """Answers as a process would."""
 
     layers: dict[str, Layer] = field(default_factory=dict)
@@ -64,8 +64,11 @@ class SimulatedWorker(Worker):
         self.layers, self.noise, self.bad, self.lies = layers, noise, {}, set()
         self.order, self.comparisons, self.honest = random.Random(0), 0, False
 
-    def close(self) -> None:
+    def refresh(self) -> None:
         self.honest = True  # another process, which does not lie
+
+    def close(self) -> None:
+        pass
 
     def compare(
         self, incumbent: Mapping[str, str], challenger: Mapping[str, str], seconds: float,
@@ -111,6 +114,16 @@ class SimulatedWorker(Worker):
                 taken[f"{scope}/{question}"] = answer
                 offers[f"{scope}/{question}"] = layer.costs[question]
         return Questions(taken, offers, {})
+
+
+def scaled(found: Measured, factor: float, challenger: float = 1.0) -> Measured:
+    """What another machine says: all times by a factor, and the challengers' by one more."""
+    def times(of: Times) -> Times:
+        return Times([s * factor for s in of.incumbent],
+                     [s * factor * challenger for s in of.challenger])
+
+    return Measured({scope: times(of) for scope, of in found.layers.items()},
+                    times(found.changed), times(found.total), found.questions, found.shares)
 
 
 def whole_time(worker: SimulatedWorker, answers: Mapping[str, str]) -> float:

@@ -18,7 +18,10 @@ def test_answers_belong_to_a_target(tmp_path: Path) -> None:
     database.keep(OTHER, {"a/tile": ("2 x 4", 0.8)})
     assert database.answers(HERE) == {"a/tile": "4 x 8"}
     assert database.answers(OTHER) == {"a/tile": "2 x 4"}
-    database.set_aside(HERE, {"a/tile": "it is no longer offered"})
+    why = {"a/tile": "it is no longer offered"}
+    database.set_aside(HERE, why, {"a/tile": "another answer"})
+    assert database.answers(HERE) == {"a/tile": "4 x 8"}, "what another tuner found stays"
+    database.set_aside(HERE, why, {"a/tile": "4 x 8"})
     assert database.answers(HERE) == {} and database.answers(OTHER)
 
 

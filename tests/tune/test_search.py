@@ -9,7 +9,7 @@ from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase
 from sterna.tune.search import Search
 from sterna.tune.tuner import search_network
-from sterna.tune.worker import Crashed, Hung, Refused, TrialError, Wrong
+from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
 from tests.tune.simulated import SimulatedWorker, best_time, random_layer, whole_time
 
 TARGET = Target("llvm")
@@ -86,3 +86,24 @@ def test_an_interrupt_keeps_what_was_found(tmp_path: Path) -> None:
     outcome = search_network(worker, TARGET, database, Budget(), watch=stop_at_six)
     assert outcome.interrupted and outcome.answers
     assert database.answers(TARGET) == outcome.answers
+
+
+def test_a_record_that_no_longer_holds_is_set_aside_and_said(tmp_path: Path) -> None:
+    database, worker = TuningDatabase(tmp_path / "t.db"), network(layers=4)
+    worker.bad = {("layer 1/tile", "2 x 4"): Crashed}
+    database.keep(TARGET, {"layer 1/tile": ("2 x 4", 0.9), "another layer/tile": ("4 x 8", 0.9)})
+    with pytest.warns(UserWarning, match=r"1 of the tuning records .* layer 1/tile: it fails at"):
+        search_network(worker, TARGET, database, Budget(trials=2))
+    found = database.answers(TARGET)
+    assert found["another layer/tile"] == "4 x 8" and found.get("layer 1/tile") != "2 x 4"
+
+
+def test_records_of_other_networks_are_left_alone(tmp_path: Path) -> None:
+    worker = network(layers=2)
+    for layer in worker.layers.values():
+        layer.effects = {}
+    database = TuningDatabase(tmp_path / "t.db")
+    database.keep(TARGET, {"another layer/tile": ("4 x 8", 0.9)})
+    outcome = search_network(worker, TARGET, database, Budget(trials=2))
+    assert outcome.answers == {} and outcome.ratio == 1.0
+    assert database.answers(TARGET) == {"another layer/tile": "4 x 8"}

@@ -10,36 +10,25 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper, numpy_helper
 
 import sterna
 from sterna import relay
+from sterna.relay.random_inputs import random_inputs
 from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase, tune
 from sterna.tune.tuner import network_inputs
-from sterna.tune.worker import Crashed, Hung, Refused, Worker, write_network
+from sterna.tune.worker import Worker, read_inputs, read_network, write_network
+from sterna.tune.workers import Crashed, Hung, Refused
+from tests.tune.networks import LAYER, two_convolutions
 
 TARGET = Target("llvm -mcpu=native")
 QUICK = Budget(trials=2, seconds=120, round_seconds=0.02)
-LAYER = "1x12x12x16 * 32x3x3x16 -> 1x12x12x32 float32"
 
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
     """A convolution and a pointwise one."""
-    rng = np.random.default_rng(0)
-    weights = {"w": (32, 16, 3, 3), "v": (24, 32, 1, 1)}
-    graph = helper.make_graph(
-        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4),
-         helper.make_node("Relu", ["y"], ["r"]), helper.make_node("Conv", ["r", "v"], ["z"])],
-        "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 16, 12, 12))],
-        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
-        [numpy_helper.from_array(rng.standard_normal(s).astype("float32") / 8, n)
-         for n, s in weights.items()],
-    )
-    path = tmp_path / "small.onnx"
-    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
-    return path
+    return two_convolutions(tmp_path)
 
 
 def imported(path: Path) -> tuple[Any, Any]:
@@ -150,3 +139,19 @@ def test_an_interrupt_ends_the_process(
     with pytest.raises(KeyboardInterrupt):
         worker.compare({}, {}, 0.0, 120)
     assert worker.lines.process is None and held.poll() is not None
+
+
+def test_narrow_inputs_reach_the_process(tmp_path: Path) -> None:
+    x = relay.var("x", shape=(8, 32), dtype="bfloat16")
+    w = relay.var("w", shape=(64, 32), dtype="bfloat16")
+    module = sterna.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    given = random_inputs(network_inputs(module, {}))
+    write_network(tmp_path, module, {}, TARGET, given)
+    read = read_inputs(tmp_path)
+    assert set(read) == {"x", "w"}
+    for name, array in given.items():
+        assert read[name].dtype == array.dtype
+        np.testing.assert_array_equal(read[name], array)
+    bench = read_network(tmp_path)
+    assert bench.compare({}, {}, 0.0).shares
+    assert [str(out.dtype) for out in bench.built({}).here().outputs(given)] == ["bfloat16"]

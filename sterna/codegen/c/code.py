@@ -24,11 +24,14 @@ class CCode:
     can_rename = True
     context = 0
 
-    def __init__(self, functions: Sequence[PrimFunc], name: str) -> None:
+    def __init__(
+        self, functions: Sequence[PrimFunc], name: str, *, vectors: bool = False
+    ) -> None:
         self.functions = functions
         self.names = names_of(functions)
         self.name = name
-        self.text = generate(functions, name)
+        self.vectors = vectors
+        self.text = generate(functions, name, vectors=vectors)
 
     @computed_once
     def library(self) -> ctypes.CDLL:
@@ -58,7 +61,8 @@ class CCode:
     def write(self, folder: Path, stem: str, members: Members, table: bytes) -> list[Path]:
         parts = [Part(m.functions, own) for m, own in members if isinstance(m, CCode)]
         path = folder / f"{stem}.c"
-        path.write_text(generate(parts, self.name, table), encoding="utf-8")
+        text = generate(parts, self.name, table, vectors=self.vectors)
+        path.write_text(text, encoding="utf-8")
         return [path]
 
 

@@ -17,6 +17,7 @@ from sterna.codegen.c.types import (
     storage_type,
     value_type,
 )
+from sterna.codegen.c.vectors import INCLUDE
 from sterna.codegen.imports import imported_texts
 from sterna.codegen.part import Functions, Part, as_parts
 from sterna.codegen.symbols import LIBRARY_CONTEXT, LIBRARY_TABLE
@@ -73,18 +74,20 @@ def generate(
     module_name: str,
     table: bytes = b"",
     rest: Sequence[str] | None = None,
+    vectors: bool = False,
 ) -> str:
     """The functions as one file of C99.
 
     table: says which modules they belong to, where these are several. rest: what comes behind the
     functions, which then are known to the file alone: it is part of a program, and no loader's.
+    vectors: whether to write vectors of words with MVE's intrinsics, beside plain C.
     """
     is_program = rest is not None
     modules = as_parts(functions)
     texts = imported_texts([func for part in modules for func in part.functions], "c")
     # An imported text declares what it defines, with types that are more than an address.
     imported = {name for text in texts for name in re.findall(r"\b(\w+)\s*\(", text)}
-    shared = ModuleState(imported=imported, names=Names(imported))
+    shared = ModuleState(imported=imported, names=Names(imported), vectors=vectors)
     parts: list[str] = []
     prototypes: list[str] = []
     for part in modules:
@@ -105,6 +108,8 @@ def generate(
         (*shared.helpers.text(), *texts, *parts, *(rest or ()))
     )
     sections.append(f"{_MATH}\n{_HEAD}" if needs_math else _HEAD)
+    if vectors:
+        sections.append(INCLUDE)
     if shared.aligned or is_program:
         sections.append(_ALIGNED)
     if not is_program or shared.helpers.needs_host:

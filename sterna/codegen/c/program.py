@@ -19,7 +19,8 @@ class ProgramCode(CCode):
     can_rename = False
 
     def __init__(
-        self, functions: Sequence[PrimFunc], interface: Interface, tail: Sequence[str]
+        self, functions: Sequence[PrimFunc], interface: Interface, tail: Sequence[str], *,
+        vectors: bool = False,
     ) -> None:
         self.functions = functions
         self.names = names_of(functions)
@@ -27,7 +28,7 @@ class ProgramCode(CCode):
         self.interface = interface
         self.has_header = not self.names
         rest = [part for part in (interface.memory(), *tail) if part]
-        body = generate(functions, self.name, rest=rest)
+        body = generate(functions, self.name, rest=rest, vectors=vectors)
         self.text = f"{interface.header()}\n{body}" if self.has_header else body
 
     @property

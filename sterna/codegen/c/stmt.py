@@ -18,6 +18,7 @@ from sterna.codegen.c.types import (
     string_literal,
     value_type,
 )
+from sterna.codegen.c.vectors import HAVE, WORDS, NoVectorError, VectorWriter
 from sterna.codegen.symbols import LIBRARY_CONTEXT
 from sterna.ir import expr as E
 from sterna.ir.build import int_value
@@ -49,11 +50,14 @@ class ModuleState:
     names: Names = field(default_factory=Names)
     slots: dict[str, None] = field(default_factory=dict)
     aligned: bool = False
+    vectors: bool = False
+    """Whether vectors of words are written with MVE's intrinsics, beside plain C."""
 
     def for_another_part(self) -> "ModuleState":
         """The same file, but functions that do not see those before."""
         return ModuleState(
-            self.helpers, self.externs, self.imported, names=self.names, slots=self.slots
+            self.helpers, self.externs, self.imported, names=self.names, slots=self.slots,
+            vectors=self.vectors,
         )
 
 
@@ -218,11 +222,37 @@ class FunctionWriter(RepackWriter):
             kept = Var("value", stored.dtype)
             self.bind(kept, stored)
             stored = kept
+        vector = self._vector(stmt, lanes) if self.module.vectors and stored is stmt.value else []
+        if vector:
+            self.lines += [HAVE, *vector, "#else"]
         lane = self.names.make("lane")
         self.block(
             f"for (int32_t {lane} = 0; {lane} < {lanes}; {lane}++)",
             lambda: self._store_lane(stmt, self._stored(stmt, stored, lane), lane),
         )
+        if vector:
+            self.lines.append("#endif")
+
+    def _vector(self, stmt: S.BufferStore, lanes: int) -> list[str]:
+        """The lines that store lanes four by four; none if that cannot be said."""
+        at, predicate = self.names.make("lane"), ""
+        if lanes % WORDS:
+            predicate = self.names.make("some")
+
+        def four() -> None:
+            if predicate:
+                self.line(f"mve_pred16_t {predicate} = vctp32q({lanes} - {at});")
+            VectorWriter(self, at, predicate).store(stmt)
+
+        def loop() -> None:
+            self.block(f"for (int32_t {at} = 0; {at} < {lanes}; {at} += {WORDS})", four)
+
+        depth = self.depth
+        try:
+            return self.capture(loop)[1]
+        except NoVectorError:
+            self.depth = depth
+            return []
 
     def _stored(self, stmt: S.BufferStore, value: Expr, lane: str) -> Callable[[], str]:
         dtype = stmt.buffer.dtype

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sterna.codegen.llvm.jit import JitModule
     from sterna.codegen.llvm.machine import LLVMOptions
     from sterna.codegen.llvm.model import (
+        levels_object,
         linked_model_object,
         model_object,
         model_place_object,
@@ -25,6 +26,7 @@ _WHERE = {
     "LLVMOptions": "machine",
     "Support": "emitter",
     "generate": "function",
+    "levels_object": "model",
     "linked_model_object": "model",
     "model_object": "model",
     "model_place_object": "model",
@@ -34,7 +36,8 @@ _WHERE = {
 
 __all__ = [
     "CompiledModule", "JitModule", "LLVMCode", "LLVMKernels", "LLVMOptions", "Support", "generate",
-    "linked_model_object", "model_object", "model_place_object", "support_object", "symbol_of",
+    "levels_object", "linked_model_object", "model_object", "model_place_object", "support_object",
+    "symbol_of",
 ]
 
 

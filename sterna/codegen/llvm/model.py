@@ -8,7 +8,7 @@ from sterna.codegen.llvm import host
 from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, data_layout
 from sterna.codegen.llvm.types import symbol
-from sterna.codegen.symbols import HOST, MODEL_SYMBOL, PACKED_PREFIX
+from sterna.codegen.symbols import HOST, LEVELS, MODEL_SYMBOL, PACKED_PREFIX
 
 ALIGNMENT = 64
 
@@ -17,8 +17,13 @@ ALIGNMENT = 64
 _MARK = b"here the bytes of the data begin"
 
 
-def model_object(options: LLVMOptions, name: str, size: int) -> tuple[bytearray, int]:
-    """An object file with room for a model's data, and where in the file that is."""
+def model_object(
+    options: LLVMOptions, name: str, size: int, own_symbol: str = ""
+) -> tuple[bytearray, int]:
+    """An object file with room for a model's data, and where in the file that is.
+
+    own_symbol: what stands for the name in the data's symbol, if it is another.
+    """
     if data_layout(options).startswith("E"):
         raise ValueError(f"a model is written for little-endian machines, not {options.triple}")
     if size < len(_MARK):
@@ -27,7 +32,8 @@ def model_object(options: LLVMOptions, name: str, size: int) -> tuple[bytearray,
     export, weak = ("dllexport ", "dllexport ") if module.is_coff else ("", "weak ")
     mark, rest = f"[{len(_MARK)} x i8]", f"[{size - len(_MARK)} x i8]"
     module.globals += [
-        f"{symbol(f'{MODEL_SYMBOL}_{name}')} = {export}constant <{{ {mark}, {rest} }}> "
+        f"{symbol(f'{MODEL_SYMBOL}_{own_symbol or name}')} = {export}constant "
+        f"<{{ {mark}, {rest} }}> "
         f'<{{ {mark} c"{_MARK.decode()}", {rest} zeroinitializer }}>, align {ALIGNMENT}',
         f'{symbol(MODEL_SYMBOL)} = {weak}constant [{len(name) + 1} x i8] c"{name}\\00"',
     ]
@@ -50,6 +56,13 @@ def model_place_object(options: LLVMOptions, name: str) -> bytes:
         '<{ i32 7, i32 0, i32 1, [8 x i8] c"sterna\\00\\00" }>, section ".note.sterna", align 4',
         '@llvm.used = appending global [1 x ptr] [ptr @note], section "llvm.metadata"',
     ]
+    return _compile(module)
+
+
+def levels_object(options: LLVMOptions, levels: Sequence[tuple[str, str]]) -> bytes:
+    """An object file that says which levels a file holds code for, and what each needs."""
+    module = ModuleWriter(options, "levels")
+    module.shared_text(LEVELS, "".join(f"{name} {needs};" for name, needs in levels))
     return _compile(module)
 
 

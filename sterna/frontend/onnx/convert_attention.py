@@ -4,7 +4,9 @@ import math
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of, reshape
 from sterna.frontend.node import Result
+from sterna.frontend.onnx.convert_nn import HALVES, softmax_of
 from sterna.frontend.onnx.node import Node, converter
+from sterna.frontend.onnx.tensors import element_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 
@@ -14,7 +16,7 @@ _RAW, _CAPPED, _MASKED, _WEIGHTS = range(4)
 
 @converter("Attention", since=23)
 def attention(node: Node) -> Result:
-    """Scores of 16 bits are kept in 32, so that products neither overflow nor lose their sums."""
+    """As the standard's body: scores of 16 bits are, and queries and keys are scaled before."""
     flat = rank_of(node[0]) == 3
     query = _split(node, 0, "q_num_heads") if flat else node[0]
     key, value = (_split(node, i, "kv_num_heads") if flat else node[i] for i in (1, 2))
@@ -29,21 +31,24 @@ def attention(node: Node) -> Result:
     if heads % groups:
         raise ValueError(f"{heads} heads of queries are not a multiple of {groups} heads of keys")
 
-    wide = "float64" if dtype_of(query) == "float64" else "float32"
+    own, given = dtype_of(query), node.attr("scale")
+    scale = 1 / math.sqrt(width) if given is None else given
     together = reshape(query, (batch, groups, heads // groups * length, width))
-    raw = call("nn.batch_matmul", together, key, out_dtype=wide, transpose_a=False,
-               transpose_b=True)
+    is_narrow = own in HALVES
+    operands = [together, key]
+    if is_narrow:
+        operands = [call("multiply", each, like(math.sqrt(scale), each)) for each in operands]
+    raw = call("nn.batch_matmul", *operands, transpose_a=False, transpose_b=True)
     raw = reshape(raw, (batch, heads, length, reach))
-    scale = node.attr("scale")
-    raw = call("multiply", raw, like(1 / math.sqrt(width) if scale is None else scale, raw))
+    if not is_narrow:
+        raw = call("multiply", raw, like(scale, raw))
     capped = _capped(raw, node.attr("softcap", 0.0))
     masked, reached = _masked(node, capped, past)
-    weights = call("nn.softmax", masked, axis=-1)
+    weights = softmax_of(cast(masked, _precision(node, own)), -1)
     if reached is not None:
         weights = call("where", reached, weights, like(0, weights))
 
-    own = dtype_of(query)
-    inner = own if dtype_of(value) == own else wide
+    inner = own if dtype_of(value) == own else "float32"
     rows = reshape(cast(weights, inner), (batch, groups, heads // groups * length, reach))
     made = call("nn.batch_matmul", rows, cast(value, inner), transpose_a=False, transpose_b=False)
     made = cast(reshape(made, (batch, heads, length, -1)), own)
@@ -54,6 +59,12 @@ def attention(node: Node) -> Result:
     if mode not in shown:
         raise ValueError(f"qk_matmul_output_mode is 0, 1, 2 or 3, not {mode}")
     return [made, key, value, cast(shown[mode], own)]
+
+
+def _precision(node: Node, own: str) -> str:
+    """The type in which softmax is computed: that of the queries unless it is said."""
+    code = node.attr("softmax_precision")
+    return own if code is None else element_type(code, "softmax_precision")
 
 
 def _split(node: Node, place: int, name: str) -> RelayExpr:

@@ -284,6 +284,8 @@ def mean_variance_normalization(node: Node) -> RelayExpr:
 
 # ---- softmax ----
 
+# Types whose numbers are rounded after every step where the standard gives a body of steps.
+HALVES = ("float16", "bfloat16")
 _SOFTMAX = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax", "Hardmax": "nn.hardmax"}
 
 
@@ -303,7 +305,15 @@ def softmax_of_rows(node: Node) -> RelayExpr:
 
 @converter(*_SOFTMAX, since=13)
 def softmax(node: Node) -> RelayExpr:
-    return call(_SOFTMAX[node.kind], node[0], axis=node.attr("axis", -1))
+    axis = node.attr("axis", -1)
+    if node.kind == "Softmax":
+        return softmax_of(node[0], axis)
+    return call(_SOFTMAX[node.kind], node[0], axis=axis)
+
+
+def softmax_of(data: RelayExpr, axis: int) -> RelayExpr:
+    """The body that the standard gives: every step is rounded to the operand's type."""
+    return call("nn.softmax", data, axis=axis, stepwise=dtype_of(data) in HALVES)
 
 
 # ---- the rest ----

@@ -9,6 +9,7 @@ from sterna.frontend.calls import (
     constant,
     dtype_of,
     like,
+    parts,
     rank_of,
     reshape,
     type_of,
@@ -80,13 +81,7 @@ def dequantize_linear(node: Node) -> RelayExpr:
 @converter("DynamicQuantizeLinear")
 def dynamic_quantize_linear(node: Node) -> list[RelayExpr]:
     """To uint8 by the range of the data, which is widened to hold 0."""
-    data = node[0]
-    low = call("minimum", call("min", data), like(0, data))
-    high = call("maximum", call("max", data), like(0, data))
-    scale = call("divide", call("subtract", high, low), like(255, data))
-    start = call("divide", call("negative", low), scale)
-    point = cast(call("clip", call("round_even", start), 0.0, 255.0), "uint8")
-    return [quantize(data, scale, point, "uint8", axis=-1), scale, point]
+    return parts(call("qnn.dynamic_quantize", node[0]), 3)
 
 
 # ---- products of whole numbers ----

@@ -1,7 +1,8 @@
 """Antialiased resizing: images of another size without aliases, image.smooth_resize.
 
 Where an axis shrinks, the kernel that weighs the elements around a place grows with it, so that
-every element counts. One axis is resized after the other, each as a sum over the kernel.
+every element counts. One axis is resized after the other, each as a sum over the kernel; of a short
+kernel all terms are written out.
 """
 
 import math
@@ -29,12 +30,15 @@ from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.schedule.kernel import ROWS, TABLE
 from sterna.schedule.products import AS_DATA, FLOAT32, wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, floor, if_then_else, reduce_axis, round
 from sterna.te import sum as te_sum
 
 RADIUS = {"linear": 1, "cubic": 2}
+# The terms of a sum that need no loop.
+MOST_WRITTEN_OUT = 8
 
 
 @attributes
@@ -119,7 +123,7 @@ class _Kernel:
         return list(zip(held.T, weights.T, strict=True))
 
     def stages(self, dtype: DataType, name: str) -> tuple[Tensor, Tensor]:
-        """Per place the first element that has a weight, and all weights."""
+        """Per place the first element that has a weight, and all weights, each for all places."""
         scaling, count = self.scaling, self.count
 
         def number(value: float | Expr) -> Expr:
@@ -128,7 +132,7 @@ class _Kernel:
         first: Tensor = compute(
             (scaling.result,),
             lambda i: floor(scaling.source(i, number)).astype(INT32) + self.first,
-            name=f"{name}_first",
+            name=f"{name}_first", tag=TABLE,
         )
 
         def weight(i: Expr, k: Expr) -> Any:
@@ -140,17 +144,17 @@ class _Kernel:
                 made = select(beyond, number(0.0), made)
             return made
 
-        raw: Tensor = compute((scaling.result, count), weight, name=f"{name}_share")
+        raw: Tensor = compute((scaling.result, count), weight, name=f"{name}_share", tag=TABLE)
         k = reduce_axis((0, count), name="k")
         total: Tensor = compute(
             (scaling.result,), lambda i: te_sum(raw(i, k), axis=k), name=f"{name}_total"
         )
         weights: Tensor = compute(
-            (scaling.result, count),
-            lambda i, k: (
+            (count, scaling.result),
+            lambda k, i: (
                 raw(i, k) / select(total(i).equal(number(0.0)), number(1.0), total(i))
             ).astype(dtype),
-            name=f"{name}_weight",
+            name=f"{name}_weight", tag=TABLE,
         )
         return first, weights
 
@@ -175,9 +179,10 @@ def _weight(
 def _compute(attrs: SmoothResizeAttrs, out: TensorType, data: Tensor) -> Tensor:
     dtype = wide(data.dtype) if data.dtype.is_float else FLOAT32
     scalings = _scalings(attrs, TensorType(data.shape).concrete_shape)
-    made = data
-    for axis, scaling in scalings.items():
-        made = _along(made, axis, scaling, dtype)
+    made, last = data, data.ndim - 1
+    for place, (axis, scaling) in enumerate(scalings.items()):
+        rows = [*scalings][place + 1 :] == [last]
+        made = _along(made, axis, scaling, dtype, ROWS if rows else TABLE)
 
     def element(*indices: Expr) -> Any:
         value: Any = made(*indices)
@@ -192,20 +197,32 @@ def _compute(attrs: SmoothResizeAttrs, out: TensorType, data: Tensor) -> Tensor:
     return result
 
 
-def _along(data: Tensor, axis: int, scaling: Scaling, dtype: DataType) -> Tensor:
+def _along(data: Tensor, axis: int, scaling: Scaling, dtype: DataType, tag: str) -> Tensor:
     name = f"T_smooth{axis}"
     kernel = _Kernel(scaling)
     first, weights = kernel.stages(dtype, name)
-    k = reduce_axis((0, kernel.count), name="k")
     shape = [*data.shape[:axis], scaling.result, *data.shape[axis + 1 :]]
+    is_last = axis == data.ndim - 1
 
-    def element(*indices: Expr) -> Any:
+    def term(indices: tuple[Expr, ...], k: Any) -> Any:
         own = indices[axis]
-        index = minimum(maximum(first(own) + k.var, 0), as_expr(scaling.size) - 1)
+        index = minimum(maximum(first(own) + k, 0), as_expr(scaling.size) - 1)
         value = data(*indices[:axis], index, *indices[axis + 1 :])
-        return te_sum(value.astype(dtype) * weights(own, k), axis=k)
+        return value.astype(dtype) * weights(k, own)
 
-    made: Tensor = compute(shape, element, name=name)
+    def written_out(*indices: Expr) -> Any:
+        value: Any = const(0, dtype)
+        for k in range(kernel.count):
+            value = value + term(indices, k)
+        return value
+
+    if kernel.count <= MOST_WRITTEN_OUT:
+        short: Tensor = compute(shape, written_out, name=name, tag="" if is_last else tag)
+        return short
+    k = reduce_axis((0, kernel.count), name="k")
+    made: Tensor = compute(
+        shape, lambda *indices: te_sum(term(indices, k.var), axis=k), name=name
+    )
     return made
 
 

@@ -1,8 +1,10 @@
-"""Products with a single column: a matrix times a vector (GEMV), as a row times its transpose.
+"""Products with a single column, and sums of a single product.
 
     nn.matmul(%a, %b), %b of one column  ->  reshape(nn.dense(reshape(%b), %a))
+    nn.matmul(%a, %b), %b of one row     ->  multiply(%a, %b)
 
-A column has no vectors of its own; rows of the matrix are read once, by dot products with it.
+A column has no vectors of its own: a matrix times a vector (GEMV) becomes a row times the matrix,
+whose rows are read once, by dot products. An outer product has no sum.
 """
 
 import math
@@ -54,6 +56,26 @@ def one_column_each(
     row = call("reshape", args[1], newshape=(*batch, 1, depth))
     made = call("nn.batch_matmul", row, args[0], transpose_b=True)
     return call("reshape", made, newshape=(*batch, rows, 1))
+
+
+def outer_product(
+    attrs: "DenseAttrs | MatmulAttrs | BatchMatmulAttrs", args: tuple[RelayExpr, ...],
+    target: Target | None,
+) -> RelayExpr | None:
+    """A product whose sums have one term each: all pairs of a column and a row."""
+    a, b = (tensor_type(arg) for arg in args)
+    if getattr(attrs, "implementation", "") or not _is_column(attrs.out_dtype, a, b):
+        return None
+    *batch, rows, depth = a.concrete_shape
+    if getattr(attrs, "transpose_a", False):
+        rows, depth = depth, rows
+    others, columns = b.concrete_shape[:-2], math.prod(b.concrete_shape[-2:])
+    if depth != 1 or rows == 1 or columns <= 1:
+        return None
+    column = call("reshape", args[0], newshape=(*batch, rows, 1))
+    row = call("reshape", args[1], newshape=(*others, 1, columns))
+    made: RelayExpr = call("multiply", column, row)
+    return made
 
 
 def _is_column(out_dtype: DataType, *kinds: TensorType) -> bool:

@@ -5,6 +5,7 @@
 With strides s, element s*m + r of the result, border included, is the sum over j of input element
 m - j times place r + s*j of the window. For each r that is a convolution with a window of
 ceil(window / s) places, turned round; all of them together are one of s*s times as many channels.
+Groups of channels stay groups: each has its phases side by side.
 """
 
 import math
@@ -68,7 +69,7 @@ def by_phases(
     plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout)
     if plain != (f"NC{spatial}", f"IO{spatial}", f"NC{spatial}"):
         return None
-    if attrs.groups != 1 or set(attrs.dilation) != {1}:
+    if set(attrs.dilation) != {1}:
         return None
     if not data.is_static or not weight.is_static:
         return None
@@ -84,18 +85,19 @@ def by_phases(
     ]
     steps = zip(attrs.output_padding, attrs.strides, strict=True)
     whole = all(more < stride for more, stride in steps)  # no element that no window reaches
-    if whole and not isinstance(args[1], Constant) and _as_columns(data, weight):
+    free = attrs.groups == 1 and not isinstance(args[1], Constant)
+    if whole and free and _as_columns(data, weight):
         return _by_columns(attrs, args, axes)
     borders = [axis.border for axis in axes]
     if any(side < 0 for border in borders for side in border):
         return None
     made: RelayExpr = call(
-        f"nn.conv{len(axes)}d", args[0], _turned(args[1], axes, inputs, outputs),
+        f"nn.conv{len(axes)}d", args[0], _turned(args[1], axes, inputs, outputs, attrs.groups),
         padding=(*(first for first, _ in borders), *(last for _, last in borders)),
-        kernel_size=tuple(axis.places for axis in axes),
-        channels=math.prod(attrs.strides) * outputs, out_dtype=attrs.out_dtype,
+        kernel_size=tuple(axis.places for axis in axes), groups=attrs.groups,
+        channels=math.prod(attrs.strides) * outputs * attrs.groups, out_dtype=attrs.out_dtype,
     )
-    made = _in_place(made, attrs.strides, outputs)
+    made = _in_place(made, attrs.strides, outputs, attrs.groups)
     begin = [axis.begin for axis in axes]
     end = [axis.begin + axis.result for axis in axes]
     made_extents = [
@@ -143,23 +145,25 @@ def _by_columns(
     )
 
 
-def _in_place(made: RelayExpr, strides: tuple[int, ...], outputs: int) -> RelayExpr:
+def _in_place(
+    made: RelayExpr, strides: tuple[int, ...], outputs: int, groups: int
+) -> RelayExpr:
     """What channels hold, between the elements that it belongs between."""
     if set(strides) == {1}:
         return made
-    if len(strides) == 2 and len({*strides}) == 1:
+    if len(strides) == 2 and len({*strides}) == groups == 1:
         return call("nn.depth_to_space", made, block_size=strides[0])
     batch, _, *extents = tensor_type(made).concrete_shape
     rank = len(strides)
-    cut = call("reshape", made, newshape=(batch, *strides, outputs, *extents))
-    pairs = [axis for n in range(rank) for axis in (rank + 2 + n, 1 + n)]
-    moved = call("transpose", cut, axes=(0, rank + 1, *pairs))
+    cut = call("reshape", made, newshape=(batch, groups, *strides, outputs, *extents))
+    pairs = [axis for n in range(rank) for axis in (rank + 3 + n, 2 + n)]
+    moved = call("transpose", cut, axes=(0, 1, rank + 2, *pairs))
     whole = [extent * stride for extent, stride in zip(extents, strides, strict=True)]
-    return call("reshape", moved, newshape=(batch, outputs, *whole))
+    return call("reshape", moved, newshape=(batch, groups * outputs, *whole))
 
 
 def _turned(
-    weight: RelayExpr, axes: list[_Phases], inputs: int, outputs: int
+    weight: RelayExpr, axes: list[_Phases], inputs: int, outputs: int, groups: int
 ) -> RelayExpr:
     """The windows of all places between input elements, each as channels of their own."""
     strides, places = [axis.stride for axis in axes], [axis.places for axis in axes]
@@ -168,11 +172,11 @@ def _turned(
         zero = const(0.0, str(tensor_type(weight).dtype))
         weight = call("nn.pad", weight, zero, pad_width=((0, 0), (0, 0), *missing))
     split = [part for axis in axes for part in (axis.places, axis.stride)]
-    cut = call("reshape", weight, newshape=(inputs, outputs, *split))
-    steps = tuple(range(2, 2 + 2 * len(axes), 2))
+    cut = call("reshape", weight, newshape=(groups, inputs // groups, outputs, *split))
+    steps = tuple(range(3, 3 + 2 * len(axes), 2))
     between = tuple(step + 1 for step in steps)
-    channels = call("transpose", cut, axes=(*between, 1, 0, *steps))
-    joined = (math.prod(strides) * outputs, inputs, *places)
+    channels = call("transpose", cut, axes=(0, *between, 2, 1, *steps))
+    joined = (groups * math.prod(strides) * outputs, inputs // groups, *places)
     made: RelayExpr = call("reshape", channels, newshape=joined)
     for axis in range(2, 2 + len(axes)):
         made = call("reverse", made, axis=axis)

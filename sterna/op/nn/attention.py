@@ -108,7 +108,7 @@ def _compute(
             made = made * build.const(attrs.scale, out.dtype)
         for given in mask:
             place = j if is_whole else build.minimum(j, keys - 1)
-            said = read_broadcast(given, (b, h, i, place)[4 - given.ndim :])
+            said = read_broadcast(given, (b, h, i, place), (batch, heads, queries, keys))
             if given.dtype == "bool":
                 assert isinstance(attrs, MaskedAttentionAttrs)
                 made = if_then_else(said, made, build.const(attrs.fill, out.dtype))
@@ -188,7 +188,9 @@ _SEEN = np.tri(5, 7, 2).astype(bool)
 _COMMON: dict[str, Any] = {
     "compute": _compute, "reference": _reference, "macs": _macs, "pattern": OPAQUE,
     "schedules": {"cpu": schedule_attention}, "mixed_precision": "always",
-    "contraction": ContractionRules(stays_wide=_stays_wide, reads_moved=3),
+    "contraction": ContractionRules(
+        stays_wide=_stays_wide, reads_moved=3, gives_moved=True
+    ),
 }
 
 register(OpRecord(

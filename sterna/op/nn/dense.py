@@ -14,7 +14,7 @@ from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
-from sterna.op.nn._one_column import one_column_each, one_unit
+from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
 from sterna.op.windows import simple_index
@@ -177,8 +177,10 @@ def _compute(name: str) -> Any:
             if how.weights:
                 packed = layout_of(how.weights)
                 right = tuple(simple_index(packed, {"O": i[-1], "I": k}, _ranges(i, out)))
-            first = read_broadcast(a, left).astype(kind)
-            second = read_broadcast(b, right).astype(kind)
+            repeated = out.shape[: len(batch)]
+            first = read_broadcast(a, left, (*repeated, *a.shape[-2:])).astype(kind)
+            own = b.shape if how.weights else (*repeated, *b.shape[-2:])
+            second = read_broadcast(b, right, own).astype(kind)
             return first * second, None
 
         depth: dict[str, Dim] = {"k": a.shape[-2 if turned else -1]}
@@ -283,6 +285,7 @@ register(OpRecord(
         scale=_SCALE,
         parallel=_PARALLEL,
         rows_are_one=True,
+        rounds_data=True,
     ),
     reference=_reference_dense,
     macs=_macs,
@@ -291,7 +294,8 @@ register(OpRecord(
     schedules={"cpu": schedule_product},
     mixed_precision="always",
     legalize=lambda *call: (
-        one_unit(*call) or with_whole_units(*call) or with_whole_dots("nn.dense", *call)
+        outer_product(*call) or one_unit(*call) or with_whole_units(*call)
+        or with_whole_dots("nn.dense", *call)
     ),
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
@@ -318,7 +322,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL),
+    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL, rounds_data=True),
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -326,7 +330,7 @@ register(OpRecord(
         Case(((7,), (7, 2))),
         Case((((2, 3), "int64"), ((3, 2), "int64"))),
     ],
-    legalize=one_unit,
+    legalize=lambda *call: outer_product(*call) or one_unit(*call),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
 
@@ -341,8 +345,10 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    contraction=ContractionRules(parallel=_PARALLEL),
-    legalize=lambda *call: one_column_each(*call) or as_attention(*call),
+    contraction=ContractionRules(parallel=_PARALLEL, rounds_data=True),
+    legalize=lambda *call: (
+        outer_product(*call) or one_column_each(*call) or as_attention(*call)
+    ),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
         Case(((2, 4, 3), (1, 4, 5)), {"transpose_a": True, "transpose_b": False}),

@@ -86,7 +86,10 @@ def _source(index: Expr, dim: Dim, mode: str, near: bool) -> Expr:
     if mode == "edge":
         return build.maximum(0, build.minimum(last, index))
     if mode == "wrap":
-        return index % dim
+        if not near:
+            return index % dim
+        left = build.select(index < 0, index + dim, index)
+        return build.select(index > last, index - dim, left)
     if type(dim) is int and dim == 1:
         return build.const(0)
     shift = 1 if mode == "symmetric" else 0  # whether the edge itself is repeated

@@ -59,7 +59,7 @@ def _infer_like(attrs: None, data: Type, broadcast_type: Type) -> TensorType:
 
 def _compute(attrs: BroadcastToAttrs | None, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
     made: Tensor = compute(
-        out.shape, lambda *i: read_broadcast(data, i), name="T_broadcast_to"
+        out.shape, lambda *i: read_broadcast(data, i, out.shape), name="T_broadcast_to"
     )
     return made
 

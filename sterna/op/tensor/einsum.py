@@ -1,7 +1,8 @@
 """Einstein's summation: products of tensors summed over the letters that the result lacks.
 
 Several operands are contracted two at a time, the pair with the smallest product first, so that
-the work stays near the least possible; each contraction is a stage.
+the work stays near the least possible. Each contraction is a product of matrices where it can be,
+and a stage of its own elsewhere.
 """
 
 import math
@@ -17,14 +18,20 @@ from sterna.ir.build import const, int_value
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.checks import broadcast_dims, same_dtype, tensors
+from sterna.op.dynamic import tensor_type
+from sterna.op.tensor._einsum_products import is_known, product, sorts_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
-from sterna.schedule.products import narrowed, wide, widened
+from sterna.relay.expr import RelayExpr, Tuple
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
+from sterna.schedule.products import FLOAT32, narrowed, wide, widened
 from sterna.te import IterVar, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 
 Labels = tuple[str, ...]
+
+# Products of fewer numbers than these cost more as kernels of their own than as one stage.
+LEAST_PRODUCTS = 4096
 
 
 @attributes
@@ -151,6 +158,53 @@ def _size(labels: Iterable[str], extents: Mapping[str, Dim]) -> int:
     """How many elements the labels span; extents that are not known count once."""
     known = [number for s in labels if (number := int_value(extents[s])) is not None]
     return math.prod(known)
+
+
+def _as_products(
+    attrs: EinsumAttrs, args: tuple[RelayExpr, ...], target: object
+) -> RelayExpr | None:
+    """Its contractions of two operands as products of matrices, where all are such."""
+    if not isinstance(args[0], Tuple):
+        return None
+    values = list(args[0].fields)
+    types = [tensor_type(value) for value in values]
+    labels, result = parse(attrs.equation, [kind.ndim for kind in types])
+    extents = _extents(labels, [kind.shape for kind in types])
+    if types[0].dtype != FLOAT32 or not is_known(values, labels, extents):
+        return None
+    sizes = {s: int_value(extent) or 0 for s, extent in extents.items()}
+    work, steps = 0, _plan(labels, result, extents)
+    for step in steps:
+        own = [labels[v] for v in step.values]
+        labels.append(step.result)
+        work += _size({s for some in own for s in some}, extents)
+        if len(own) == 1 and len({*own[0]}) < len(own[0]):
+            return None
+        if len(own) == 2 and sorts_of(*own, step.result) is None:
+            return None
+    if work < LEAST_PRODUCTS or all(len(step.values) == 1 for step in steps):
+        return None
+    for step in steps:
+        own = [labels[v] for v in step.values]
+        if len(own) == 1:
+            values.append(_summed(values[step.values[0]], own[0], step.result))
+            continue
+        sorts = sorts_of(*own, step.result)
+        assert sorts is not None
+        first, second = ((labels[v], values[v]) for v in step.values)
+        values.append(product(first, second, step.result, sorts, sizes))
+    return values[-1]
+
+
+def _summed(value: RelayExpr, labels: Labels, result: Labels) -> RelayExpr:
+    """One operand without the letters that the rest does not need, in the order of the result."""
+    gone = tuple(place for place, s in enumerate(labels) if s not in result)
+    made = call("sum", value, axis=gone) if gone else value
+    left = [s for s in labels if s in result]
+    moved: RelayExpr = call("transpose", made, axes=tuple(left.index(s) for s in result))
+    return moved
+
+
 def _contract(
     operands: Sequence[tuple[Labels, Tensor]], result: Labels, extents: Mapping[str, Dim], name: str
 ) -> Tensor:
@@ -218,6 +272,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     macs=_macs,
+    legalize=_as_products,
     pattern=OUT_ELEMWISE_FUSABLE,
     mixed_precision="always",
     cases=[

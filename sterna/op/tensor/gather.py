@@ -208,7 +208,8 @@ def _compute_adv(attrs: None, out: TensorType, inputs: list[Tensor]) -> Tensor:
 
     def where(i: Index) -> Index:
         picked = [
-            _safe(read_broadcast(pick, i[:own]), dims[axis]) for axis, pick in enumerate(picks)
+            _safe(read_broadcast(pick, i[:own], out.shape[:own]), dims[axis])
+            for axis, pick in enumerate(picks)
         ]
         return [*picked, *i[own:]]
 

@@ -1,12 +1,13 @@
 """Elements repeated: tile, repeat, sliding_window."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from sterna.ir.expr import ExprLike
-from sterna.ir.types import Dim, TensorType, Type
+from sterna.ir.types import Dim, TensorType, Type, same_dim
 from sterna.op.checks import axis_of, map_dims, tensor
 from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static, unknown_shape
 from sterna.op.indexing import Index, dims_of, is_one, taken_from, unravel
@@ -16,7 +17,8 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExprLike
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
-from sterna.te import Tensor
+from sterna.schedule.kernel import TABLE
+from sterna.te import Tensor, compute
 
 
 @attributes
@@ -39,14 +41,34 @@ def _infer_tile(attrs: TileAttrs, data: Type) -> TensorType:
 
 def _compute_tile(attrs: TileAttrs | None, out: TensorType, data: Tensor, *_: Tensor) -> Tensor:
     new = out.ndim - data.ndim
+    data = _long_rows(data, out)
     dims = dims_of(data)
 
     def where(i: Index) -> Sequence[ExprLike]:
         if 0 in out.shape:  # there are no elements
             return [index * 0 for index in i[new:]]
-        return [0 if is_one(dim) else index % dim for index, dim in zip(i[new:], dims, strict=True)]
+        return [
+            0 if is_one(dim) else index if same_dim(dim, extent) else index % dim
+            for index, dim, extent in zip(i[new:], dims, out.shape[new:], strict=True)
+        ]
 
     return taken_from(data, out.shape, where, "T_tile")
+
+
+def _long_rows(data: Tensor, out: TensorType) -> Tensor:
+    """Rows that are repeated both inside and as a whole: made once, for all their copies."""
+    kind = TensorType(data.shape)
+    if not out.is_static or not kind.is_static or 0 in out.shape or not kind.ndim:
+        return data
+    *outer, last = kind.concrete_shape
+    several = math.prod(out.concrete_shape[:-1]) > math.prod(outer)
+    if not several or last in (1, out.concrete_shape[-1]):
+        return data
+    made: Tensor = compute(
+        (*outer, out.concrete_shape[-1]), lambda *i: data(*i[:-1], i[-1] % last),
+        name="T_tile_rows", tag=TABLE,
+    )
+    return made
 
 
 def _tile(data: RelayExprLike, reps: DimsLike) -> Any:

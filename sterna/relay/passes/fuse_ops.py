@@ -29,6 +29,7 @@ from sterna.relay.op import (
     OPAQUE,
     OUT_ELEMWISE_FUSABLE,
     TUPLE,
+    is_call_of,
     record_of,
 )
 from sterna.relay.traverse import not_primitive, post_order, rebuild
@@ -71,6 +72,8 @@ def fuse_ops(
                 _narrow(graph)
         if notes_fixed:
             _take_movements(graph, max_depth)
+            _take_stores(graph, max_depth)
+            _take_rounding(graph, max_depth)
     return _Outliner(graph, notes_fixed).run(order)
 
 
@@ -280,10 +283,68 @@ def _take_movements(graph: _Graph, most: int) -> None:
             if data.escapes or any(user is not node for user, _ in data.consumers):
                 continue
             calls = [each.expr for each in members[group]]
-            moves = all(r is not None and r.pattern == INJECTIVE for r in map(record_of, calls))
+            moves = all(
+                _rounds(each) or (r is not None and r.pattern == INJECTIVE)
+                for each, r in zip(calls, map(record_of, calls), strict=True)
+            )
             if group is not into and moves and group.size + into.size <= most:
                 group.parent = into
                 into.size += group.size
+
+
+def _take_stores(graph: _Graph, most: int) -> None:
+    """Join a transpose and a cast to the call whose result they alone read, if it stores so."""
+    members: dict[_Group, list[_Node]] = {}
+    for node in graph.list:
+        members.setdefault(node.group.root(), []).append(node)
+    for node in graph.list:
+        record = record_of(node.expr)
+        if record is None or not record.contraction.gives_moved or node.escapes:
+            continue
+        if len(node.consumers) != 1:
+            continue
+        group, into = node.group.root(), node.consumers[0][0].group.root()
+        moves = all(_stores(each.expr) for each in members[into])
+        if group is not into and moves and into.size <= 2 and group.size + into.size <= most:
+            group.parent = into
+            into.size += group.size
+            into.anchor, into.pattern = group.anchor, group.pattern
+
+
+def _stores(expr: RelayExpr) -> bool:
+    """Whether a call exchanges axes but the last, or makes float32."""
+    if is_call_of(expr, "transpose"):
+        assert isinstance(expr, Call)
+        axes: Any = expr.attrs.axes  # type: ignore[union-attr]
+        return bool(axes) and axes[-1] in (-1, len(axes) - 1)
+    kind = expr.checked_type
+    return is_call_of(expr, "cast") and isinstance(kind, TensorType) and kind.dtype == "float32"
+
+
+def _take_rounding(graph: _Graph, most: int) -> None:
+    """Join a cast to 16 bits to the product that alone reads it, if it rounds its data itself."""
+    for node in graph.list:
+        record = record_of(node.expr)
+        if record is None or not record.contraction.rounds_data:
+            continue
+        assert isinstance(node.expr, Call)
+        data, into = graph.nodes[id(node.expr.args[0])], node.group.root()
+        group = data.group.root()
+        alone = group.size == 1 and not data.escapes and len(data.consumers) == 1
+        if alone and _rounds(data.expr) and into.size < most:
+            group.parent = into
+            into.size += 1
+
+
+def _rounds(expr: RelayExpr) -> bool:
+    """Whether a call rounds float32 to a float of 16 bits."""
+    if not is_call_of(expr, "cast"):
+        return False
+    assert isinstance(expr, Call)
+    before, after = expr.args[0].checked_type, expr.checked_type
+    if not isinstance(before, TensorType) or not isinstance(after, TensorType):
+        return False
+    return before.dtype == "float32" and after.dtype.is_float and after.dtype.bits == 16
 
 
 def _narrow(graph: _Graph) -> None:

@@ -6,7 +6,10 @@ from typing import Any
 from sterna.relay.testing.workload import create_workload, run_infer_type
 from sterna.support.classic import MOVED, find_moved
 
-__all__ = ["create_workload", "mlp", "mobilenet", "resnet", "run_infer_type", "squeezenet"]
+__all__ = [
+    "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "mlp", "mobilenet", "resnet",
+    "run_infer_type", "squeezenet", "vgg",
+]
 
 
 def __getattr__(name: str) -> Any:

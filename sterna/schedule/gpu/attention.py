@@ -18,6 +18,7 @@ from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.gpu.moved_result import moved_result
 from sterna.schedule.gpu.warpgroup_attention import Shape, attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis
@@ -71,23 +72,26 @@ class Tile:
 
 def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) -> Tensor | None:
     """The statements of attention for a GPU; None if a kernel is none, or no block has room."""
-    made = attention_of(outputs[0]) if len(outputs) == 1 else None
-    if made is None or str(outputs[0].dtype) not in KINDS:
+    moved = moved_result(outputs[0]) if len(outputs) == 1 else None
+    if moved is None or str(moved.source.dtype) not in KINDS:
+        return None
+    made = attention_of(moved.source)
+    if made is None:
         return None
     shapes = [[build.int_value(n) for n in t.shape] for t in made.operands]
     if any(not extent for shape in shapes for extent in shape):
         return None
     query, key, value = (_shape(tensor) for tensor in made.operands[:3])
     shape = Shape(
-        str(outputs[0].dtype), query[0], query[2], query[1], key[1], query[3], value[3]
+        str(moved.source.dtype), query[0], query[2], query[1], key[1], query[3], value[3]
     )
     if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
         room = Architecture.of("sm_90a").most_shared
-        found = attention_on_tensor_cores(made, outputs[0], shape, room)
+        found = attention_on_tensor_cores(made, moved, shape, room)
         if found is not None:
             return found
     tile = _tile_of(made, Limits.of(target))
-    return None if tile is None else _Writer(made, outputs[0], tile).tensor()
+    return None if tile is None else moved.of(_Writer(made, moved.source, tile).tensor())
 
 
 def _tile_of(made: AttentionStages, limits: Limits) -> Tile | None:

@@ -10,9 +10,9 @@ import math
 from dataclasses import dataclass
 
 from sterna.schedule.choose import choose
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
 from sterna.te import ComputeOp, IterVar, Stage, Tensor, thread_axis
 

@@ -7,11 +7,11 @@ Where all is read along another axis than it is written, blocks bring squares in
 
 import math
 
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.gpu.window_tiles import WindowTile, tile_of_windows
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, IterVar, Stage, thread_axis
 
 # Blocks that keep all processors of a device busy; fewer threads are in each before there are less.

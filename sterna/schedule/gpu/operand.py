@@ -85,6 +85,13 @@ class Matrix(Operand):
     taps: int = 1
     batch: int = 1
     along_rows: bool = False
+    wide: bool = False
+    """Whether it is float32 in memory, and rounded to its kind on the way to the products."""
+
+    @property
+    def stored(self) -> DataType:
+        """The type of its numbers in memory."""
+        return DataType("float32") if self.wide else self.kind
 
     @cached_property
     def _axes(self) -> list[tuple[str, int]]:
@@ -103,13 +110,14 @@ class Matrix(Operand):
 
     def map_line(self, rows: int) -> str:
         axes = self._axes
-        pitches = [self.kind.bytes]
+        pitches = [self.stored.bytes]
         for _, size in axes:
             pitches.append(pitches[-1] * size)
-        boxes = {"row": self.unit if self.along_rows else rows, "channel": self.unit}
+        channels = self.unit if self.along_rows else ROW_BYTES // self.stored.bytes
+        boxes = {"row": self.unit if self.along_rows else rows, "channel": channels}
         kept = self._kept
         numbers = [
-            MAP_TYPES[str(self.kind)], SWIZZLE_128, len(kept), *[axes[n][1] for n in kept],
+            MAP_TYPES[str(self.stored)], SWIZZLE_128, len(kept), *[axes[n][1] for n in kept],
             *[pitches[n] for n in kept[1:]], *[boxes.get(axes[n][0], 1) for n in kept],
         ]
         return " ".join(["tiled", *map(str, numbers)])
@@ -118,13 +126,18 @@ class Matrix(Operand):
         self, map_: Expr, to: Expr, barrier: Expr, rows: int, at: Place
     ) -> list[Expr]:
         found: list[Expr] = []
-        for box in range(rows // self.unit if self.along_rows else 1):
-            places = {
-                "row": at.row + self.unit * box, "channel": at.channel, "tap": at.tap,
-                "batch": at.batch,
-            }
+        boxes, size = self.stored.bytes // self.kind.bytes, rows * ROW_BYTES
+        if self.along_rows:
+            boxes, size = rows // self.unit, self.unit * ROW_BYTES
+        for box in range(boxes):
+            row, channel = at.row, at.channel
+            if self.along_rows:
+                row = row + self.unit * box
+            elif box:
+                channel = channel + self.unit // boxes * box
+            places = {"row": row, "channel": channel, "tap": at.tap, "batch": at.batch}
             named = [places[self._axes[n][0]] for n in self._kept]
-            found.append(tma_load(to + box * self.unit * ROW_BYTES, barrier, map_, named))
+            found.append(tma_load(to + box * size, barrier, map_, named))
         return found
 
 

@@ -7,8 +7,8 @@ next tile's blocks come while this one's results are stored, by copies from shar
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.results import CHUNK, Results
-from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, tile_of
-from sterna.schedule.gpu.warpgroup_kernel import STEPS, Turn, WarpgroupKernel
+from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, TALL, tile_of
+from sterna.schedule.gpu.warpgroup_kernel import Turn, WarpgroupKernel
 from sterna.te import thread_axis
 from sterna.tir.external import reinterpret
 from sterna.tir.ir_builder import BufferVar
@@ -17,7 +17,6 @@ from sterna.tir.warpgroups import (
     keep_pair,
     launch_dependents,
     mbarrier_arrive,
-    mbarrier_expect,
     mbarrier_wait,
     named_barrier,
     shared_address,
@@ -27,9 +26,6 @@ from sterna.tir.warpgroups import (
     tma_store,
     tma_wait_read,
     wait_for_grids,
-    wgmma_commit,
-    wgmma_fence,
-    wgmma_wait,
 )
 
 STORED_AT_ONCE = 2
@@ -60,13 +56,20 @@ class PersistentKernel(WarpgroupKernel):
         self.full = ib.let("full", self.base + ring.ring_bytes)
         self.free = ib.let("free", self.full + 8 * ring.stages)
         self.maps = (
-            tensor_map(self.data[0], product.a.map_line(ring.rows)),
+            tensor_map(self._rows_array()[0], product.a.map_line(ring.rows)),
             tensor_map(self.weight[0], product.b.map_line(ring.columns)),
         )
         self.out_map = tensor_map(self.out[0], self._out_line())
         ib.emit(launch_dependents())
         self._begin()
         self._share_roles(sums)
+
+    def _rows_array(self) -> BufferVar:
+        """The array that rows are copied from."""
+        return self.data
+
+    def _await_tile(self, tile: Expr) -> None:
+        """Wait until the data of a tile is there."""
 
     def _out_line(self) -> str:
         product, kind = self.product, self.out.dtype
@@ -83,7 +86,7 @@ class PersistentKernel(WarpgroupKernel):
         if self.product.batch > 1:
             self.batch = self.ib.let("matrix", tile // every)
             tile = tile % every
-        row, column = tile_of(tile, self.down, self.across)
+        row, column = tile_of(tile, self.down, self.across, self.ring.ahead or TALL)
         self.row = self.ib.let("row", row * self.ring.rows)
         self.column = self.ib.let("column", column * self.ring.columns)
 
@@ -94,7 +97,7 @@ class PersistentKernel(WarpgroupKernel):
     # ---- the producer ----
 
     def _produce(self) -> None:
-        ib, ring = self.ib, self.ring
+        ib = self.ib
         ib.emit(wait_for_grids())
         place = Turn(self, "filled", 1)
         first, most = self._tiles()
@@ -102,10 +105,11 @@ class PersistentKernel(WarpgroupKernel):
             tile = ib.let("tile", first + turn * self.count)
             with ib.if_scope(tile < self.tiles), ib.new_scope():
                 self._place_tile(tile)
+                self._await_tile(tile)
                 with self._rolled(self.blocks, "block") as block:
                     stage = place.stage
                     ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
-                    ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
+                    self._expect(stage)
                     self._load(block, stage, "ab")
                     place.advance()
 
@@ -114,8 +118,6 @@ class PersistentKernel(WarpgroupKernel):
     def _consume(self, sums: BufferVar, warp: Expr) -> None:
         ib = self.ib
         place = Turn(self, "emptied", 0)
-        group = ib.let("group", warp // 4)
-        start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
         first, most = self._tiles()
         with self._rolled(most, "turn") as turn, ib.new_scope():
             tile = ib.let("tile", first + turn * self.count)
@@ -123,21 +125,17 @@ class PersistentKernel(WarpgroupKernel):
                 self._place_tile(tile)
                 results = StagedResults(self, sums, warp)
                 results.load_reads()
-                with self._rolled(self.blocks, "block") as block:
-                    ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
-                    ib.emit(wgmma_fence())
-                    for step in range(STEPS):
-                        ib.emit(self._multiply(sums, start, place.stage, block, step))
-                    ib.emit(wgmma_commit())
-                    ib.emit(wgmma_wait(1))
-                    self._free_one_before(block, place)
-                    place.advance()
-                ib.emit(wgmma_wait(0))
-                with ib.if_scope((self.thread % GROUP).equal(0)):
-                    ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
+                self._multiply_all(sums, warp, place, True)
+                self._free_last(place)
                 results.store()
         with ib.if_scope((self.thread % GROUP).equal(0)):
             ib.emit(tma_wait_read(0))
+
+
+    def _free_last(self, place: Turn) -> None:
+        """All products of a tile are done: the stage of the last may be overwritten."""
+        with self.ib.if_scope((self.thread % GROUP).equal(0)):
+            self.ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
 
 
 class StagedResults(Results):

@@ -27,6 +27,11 @@ class Ring:
     """Whether its rows are the columns of the result."""
     resident: int = 0
     """Blocks that stay and make one tile after the other; 0: each makes one."""
+    wide: bool = False
+    """Whether the data is float32 in shared memory, and rounded on the way to the products."""
+    ahead: int = 0
+    """Tiles down the result whose data is rounded while the products of those before run; 0: the
+    data is not rounded so."""
 
     @property
     def consumers(self) -> int:
@@ -36,7 +41,23 @@ class Ring:
     @property
     def threads(self) -> int:
         """Of a block: those that multiply, and a warp that loads."""
-        return self.consumers * GROUP + (GROUP if self.moves_registers else WARP)
+        loading = GROUP if self.moves_registers else WARP
+        return self.consumers * GROUP + loading + (GROUP if self.rounds_columns else 0)
+
+    @property
+    def rounds_columns(self) -> bool:
+        """Whether warps of their own round what the columns are made of."""
+        return self.wide and self.turned
+
+    @property
+    def row_bytes(self) -> int:
+        """A block of the rows' operand."""
+        return self.rows * ROW_BYTES * (2 if self.wide and not self.turned else 1)
+
+    @property
+    def wide_column_bytes(self) -> int:
+        """A block of the columns' operand before it is rounded."""
+        return self.columns * ROW_BYTES * 2 if self.rounds_columns else 0
 
     @property
     def moves_registers(self) -> bool:
@@ -46,7 +67,7 @@ class Ring:
     @property
     def stage_bytes(self) -> int:
         """A block of both operands."""
-        return (self.rows + self.columns) * ROW_BYTES
+        return self.row_bytes + self.columns * ROW_BYTES + self.wide_column_bytes
 
     @property
     def ring_bytes(self) -> int:
@@ -59,7 +80,8 @@ class Ring:
     @property
     def shared_bytes(self) -> int:
         """With the barriers, and what other blocks send."""
-        return self.ring_bytes + self.sent_bytes + 16 * self.stages + 8
+        barriers = (3 if self.rounds_columns else 2) * self.stages + 1
+        return self.ring_bytes + self.sent_bytes + 8 * barriers
 
     @property
     def sent_bytes(self) -> int:
@@ -75,7 +97,9 @@ class Ring:
         parts = f", sums in {self.split} parts" if self.split > 1 else ""
         stay = f", {self.resident} blocks stay" if self.resident else ""
         turned = ", turned" if self.turned else ""
-        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}"
+        wide = ", rounded there" if self.wide else ""
+        wide = f", rounded {self.ahead} tiles ahead" if self.ahead else wide
+        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}{wide}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,10 +134,10 @@ class Product:
         return DataType("int32") if self.a.kind.is_integer else FLOAT32
 
 
-def tile_of(number: Expr, down: int, across: int) -> tuple[Expr, Expr]:
+def tile_of(number: Expr, down: int, across: int, high: int = TALL) -> tuple[Expr, Expr]:
     """Which tile a block makes: some down, then the same in the next column."""
-    if down <= TALL:
+    if down <= high:
         return number % down, number // down
-    group, within = number // (TALL * across), number % (TALL * across)
-    tall = build.minimum(TALL, down - group * TALL) if down % TALL else build.const(TALL)
-    return group * TALL + within % tall, within // tall
+    group, within = number // (high * across), number % (high * across)
+    tall = build.minimum(high, down - group * high) if down % high else build.const(high)
+    return group * high + within % tall, within // tall

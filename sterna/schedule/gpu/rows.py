@@ -8,10 +8,10 @@ a block has several of these.
 import math
 
 from sterna.ir import build
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import VECTOR_BYTES, lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, PlaceholderOp, Stage, Tensor, thread_axis
 
 SHORTEST_ROW = 32

@@ -5,13 +5,14 @@ they come from. Where that index is a sum of the axes, each times a number of it
 to be moved: kernels read it where it is.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sterna.arith import Analyzer, substitute
 from sterna.ir import build
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import Cast, Expr, Var
 from sterna.ir.visitor import Rewriter
-from sterna.te import ComputeOp, PlaceholderOp, Tensor
+from sterna.support.dtype import DataType
+from sterna.te import ComputeOp, PlaceholderOp, Tensor, compute
 from sterna.te.tensor import ProducerLoad
 from sterna.tir.stmt import row_major
 
@@ -25,6 +26,8 @@ class Strided:
     """The place of its first element in the array."""
     steps: tuple[int, ...]
     """How far neighbours along each axis are apart, in elements; 0 where an axis has but one."""
+    is_rounded: bool = False
+    """Whether the array is float32, and the tensor's elements are rounded to 16 bits."""
 
 
 def strided(tensor: Tensor) -> Strided | None:
@@ -37,6 +40,7 @@ def strided(tensor: Tensor) -> Strided | None:
     if found is None:
         return None
     array, index = found
+    is_rounded = array.dtype != tensor.dtype
     analyzer = Analyzer()
     for var, size in zip(axes, sizes, strict=True):
         analyzer.bind(var, 0, size)
@@ -52,7 +56,7 @@ def strided(tensor: Tensor) -> Strided | None:
         steps.append(place - first)
         line = line + var * (place - first)
     straight = build.is_const(analyzer.simplify(index - line), 0)
-    return Strided(array, first or 0, tuple(steps)) if straight else None
+    return Strided(array, first or 0, tuple(steps), is_rounded) if straight else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +64,27 @@ class Heads:
     """Queries, keys or values of attention in an array, of shape (batch, length, heads, width)."""
 
     array: Tensor
+    kind: DataType
     before: int
     """Heads that lie before the first in the array."""
     steps: tuple[int, int, int]
-    """From sample to sample, row to row and head to head, in bytes."""
+    """From sample to sample, row to row and head to head, in elements."""
+    is_rounded: bool = False
+    """Whether the array is float32, and its elements are rounded to 16 bits."""
+
+    @property
+    def byte_steps(self) -> list[int]:
+        """The same in bytes."""
+        return [self.array.dtype.bytes * step for step in self.steps]
+
+    def rounded_before(self) -> "Heads":
+        """The same in an array that another kernel rounds."""
+        if not self.is_rounded:
+            return self
+        made: Tensor = compute(
+            self.array.shape, lambda *at: build.cast(self.kind, self.array(*at)), name="T_rounded"
+        )
+        return replace(self, array=made, is_rounded=False)
 
 
 def part_of(tensor: Tensor) -> Heads | None:
@@ -82,7 +103,9 @@ def part_of(tensor: Tensor) -> Heads | None:
     sizes = [tensor.dtype.bytes * step for step in (batch, row, head)]
     if found.first % head or any(size % 16 or size <= 0 for size in sizes):
         return None
-    return Heads(found.array, found.first // head, (sizes[0], sizes[1], sizes[2]))
+    return Heads(
+        found.array, tensor.dtype, found.first // head, (batch, row, head), found.is_rounded
+    )
 
 
 def _constant(index: Expr, at: dict[Var, Expr], analyzer: Analyzer) -> int | None:
@@ -96,6 +119,8 @@ def _origin(tensor: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, Expr] | 
         if not isinstance(op, ComputeOp) or op.num_outputs > 1:
             return None
         body = op.body[0]
+        if isinstance(body, Cast) and _rounds(body):
+            body = body.value
         if not isinstance(body, ProducerLoad):
             return None
         values = {axis.var: index for axis, index in zip(op.axis, indices, strict=True)}
@@ -104,6 +129,11 @@ def _origin(tensor: Tensor, indices: tuple[Expr, ...]) -> tuple[Tensor, Expr] | 
         tensor = body.tensor
     sizes = tuple(build.cast("int32", extent) for extent in tensor.shape)
     return tensor, row_major(sizes, tuple(build.cast("int32", index) for index in indices))
+
+
+def _rounds(cast: Cast) -> bool:
+    """Whether float32 becomes a float of 16 bits."""
+    return cast.value.dtype == "float32" and cast.dtype.is_float and cast.dtype.bits == 16
 
 
 class _Numbers(Rewriter):

@@ -7,10 +7,10 @@ share the sum. Few results of very long sums are made in two steps, the first of
 
 import math
 
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, IterVar, Stage, thread_axis
 
 # Fewer results than this leave threads idle, so that several share the sum of each.

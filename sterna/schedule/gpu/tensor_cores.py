@@ -11,20 +11,27 @@ from dataclasses import dataclass, replace
 
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import Cast, Expr, Var
 from sterna.ir.node import post_order
 from sterna.ir.types import TensorType
 from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
+from sterna.schedule.gpu.ahead_kernel import FIRST_PIECE, PIECE, AheadKernel
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
 from sterna.schedule.gpu.ring import Product, Ring
+from sterna.schedule.gpu.rounded_kernel import (
+    RoundedKernel,
+    RoundedPersistentKernel,
+    RoundedTurnedKernel,
+)
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warp_kernel import WarpKernel
 from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
+from sterna.schedule.products import FLOAT32
 from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
 from sterna.support.dtype import DataType
 from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor, compute
@@ -46,11 +53,13 @@ SPLITS = (1, 2, 4, 8)
 SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
 MOST_IN_CLUSTERS = 104
-"""Blocks that run in clusters: of more, some wait for room that is all in one place."""
+"""Blocks that run in clusters of more than two: of more, some wait for room in one place."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
 FEWEST_ROWS_OF_LANES = 16
 """Fewer rows of float32 are sums that threads share: memory is what they wait for."""
+AHEAD = (8, 16)
+"""Tiles down the result whose data is rounded ahead of their products."""
 MOST_TURNED = 256
 """Rows of products that turned tiles are offered for."""
 PROCESSORS = 132
@@ -68,6 +77,10 @@ _TILE_TIME, _START_TIME = 0.1, 1.5
 # all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
 _EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
+# What 64 rows of a block take to be rounded; bytes that a kernel moves that does nothing else.
+_ROUNDING_TIME, _ROUNDED_A_MICROSECOND = 0.08, 3.2e6
+# What products take longer beside warps that round.
+_AHEAD_TIME = 10_000.0
 
 
 def on_tensor_cores(
@@ -112,6 +125,8 @@ class _Operands:
     product: Product
     a: Tensor
     b: Tensor
+    wide: Tensor | None = None
+    """What a is rounded from, where that is a part of the kernel."""
 
 
 def _written(
@@ -125,17 +140,31 @@ def _written(
     if gpu.name != GROUPS:
         make, name, ring = WarpKernel, "T_mma", ring_of_warps(product, gpu.most_shared)
     else:
-        ring = ring_of(product, gpu.most_shared, stored)
-        if product.a.kind == "float32":
-            make, name = LaneKernel, "T_lanes"
-        elif ring.turned:
-            make, product, arrays = TurnedKernel, product.turned(), (operands.b, operands.a)
-        elif ring.resident:
-            make = PersistentKernel
+        ring = ring_of(product, gpu.most_shared, stored, operands.wide is not None)
+        make, name = _kernel_of(product, ring)
+        if ring.wide or ring.ahead:
+            assert operands.wide is not None and isinstance(product.a, Matrix)
+            arrays = (operands.wide, operands.b)
+            product = replace(product, a=replace(product.a, wide=ring.wide))
+        if ring.turned:
+            product, arrays = product.turned(), (arrays[1], arrays[0])
     shape = [build.int_value(extent) or 0 for extent in total.shape]
     kernel = make(product, ring, total.dtype, shape[:-1], dependent=gpu.name == GROUPS)
     out = TensorType(tuple(shape), total.dtype)
     return kernel.tensor(name, out, epilogue, arrays)
+
+
+def _kernel_of(product: Product, ring: Ring) -> tuple[type[WarpgroupKernel], str]:
+    """What makes a product of such tiles, and its name."""
+    if product.a.kind == "float32":
+        return LaneKernel, "T_lanes"
+    if ring.turned:
+        return (RoundedTurnedKernel if ring.wide else TurnedKernel), "T_wgmma"
+    if ring.ahead:
+        return AheadKernel, "T_wgmma"
+    if ring.resident:
+        return (RoundedPersistentKernel if ring.wide else PersistentKernel), "T_wgmma"
+    return (RoundedKernel if ring.wide else WarpgroupKernel), "T_wgmma"
 
 
 def ring_of_warps(product: Product, most_shared: int) -> Ring:
@@ -151,8 +180,14 @@ def ring_of_warps(product: Product, most_shared: int) -> Ring:
     )
 
 
-def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
-    """The tile that should take the least time; stored: the type of results."""
+def ring_of(
+    product: Product, most_shared: int, stored: DataType, is_wide: bool = False
+) -> Ring:
+    """The tile that should take the least time.
+
+    stored: the type of results; is_wide: whether the data is float32 in memory, so that it is
+    rounded by this kernel or by one before it.
+    """
     rings = [
         Ring(rows, columns, stages, split)
         for rows, columns in _block_times(product)
@@ -176,10 +211,42 @@ def ring_of(product: Product, most_shared: int, stored: DataType) -> Ring:
             if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
             and _blocks(product, ring) > PROCESSORS
         ]
+    if is_wide and not product.a.along_rows:
+        several = [replace(ring, wide=True) for ring in rings]
+        several += [
+            replace(ring, ahead=high)
+            for ring in rings for high in AHEAD if _rounds_ahead(product, ring, high)
+        ]
+        rings += several
     offered = [
         ring for ring in rings if ring.shared_bytes <= most_shared and _suits_split(product, ring)
     ]
-    return choose("tile of a block", offered, lambda ring: microseconds(product, ring))
+    before = _rounding_time(product) if is_wide else 0.0
+
+
+    def cost(ring: Ring) -> float:
+        if ring.ahead:
+            first = ring.ahead * ring.rows / product.rows
+            return microseconds(product, ring) + before * first + _AHEAD_TIME
+        return microseconds(product, ring) + (0.0 if ring.wide else before)
+
+    return choose("tile of a block", offered, cost)
+
+
+def _rounds_ahead(product: Product, ring: Ring, high: int) -> bool:
+    """Whether the data can be rounded ahead: in whole pieces, beside products that take longer."""
+    group = high * ring.rows
+    return (
+        ring.resident > 0 and ring.moves_registers and product.batch == 1
+        and product.rows % ring.rows == 0 and product.rows > group
+        and ring.rows * product.depth % PIECE == 0 and group * product.depth % FIRST_PIECE == 0
+    )
+
+
+def _rounding_time(product: Product) -> float:
+    """What a kernel takes that rounds the data first."""
+    numbers = product.rows * product.depth * product.batch
+    return _START_TIME + numbers * (4 + product.a.kind.bytes) / _ROUNDED_A_MICROSECOND
 
 
 def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
@@ -208,19 +275,24 @@ def _suits_split(product: Product, ring: Ring) -> bool:
         return True
     if product.sums.is_integer:
         return False
-    whole = product.blocks % ring.split == 0 and product.blocks // ring.split >= SHORTEST_PART
-    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= MOST_IN_CLUSTERS
+    # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
+    whole = product.taps == 1 or product.blocks % ring.split == 0
+    whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
+    most = PROCESSORS if ring.split == 2 else MOST_IN_CLUSTERS
+    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= most
 
 
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
     blocks = _blocks(product, ring)
-    waves, steps = -(-blocks // PROCESSORS), product.blocks // ring.split
+    waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
     results = ring.rows * ring.columns / (64 * 64)
     step = _block_times(product, ring.turned)[ring.rows, ring.columns]
     if waves == 1 and product.a.kind != "float32":
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
         step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
+    if ring.wide and not ring.turned:  # else other warps do it
+        step += _ROUNDING_TIME * ring.consumers
     each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
@@ -274,15 +346,19 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     if made.roles != (CHANNEL,):
         return None
     first, second = _loads(total)
-    if not all(isinstance(each.tensor.op, PlaceholderOp) for each in (first, second)):
+    wide = _rounded_from(first.tensor)
+    if wide is None and not isinstance(first.tensor.op, PlaceholderOp):
+        return None
+    if not isinstance(second.tensor.op, PlaceholderOp):
         return None
     places: dict[Var, str] = {axis.var: str(n) for n, axis in enumerate(total.axis)}
     places[total.axis[-1].var] = "n"
     places[total.reduce_axis[0].var] = "k"
-    left, right = _letters(first.indices, places), _letters(second.indices, places)
+    sizes, depth = made.sizes, made.depths[0]
+    left = _letters(first.indices, places, sizes)
+    right = _letters(second.indices, places, sizes)
     if left is None or right is None:
         return None
-    sizes, depth = made.sizes, made.depths[0]
     outer = [str(n) for n in range(len(sizes) - 1)]
     kind, columns = first.tensor.dtype, sizes[-1]
     batch = outer[:-1] if right[:-2] else []
@@ -304,12 +380,39 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     b = Matrix(kind, columns, depth, batch=many, along_rows=right[-1] == "n")
     if not _is_whole(a) or not _is_whole(b) or columns % 2 or (a_along and kind == "float32"):
         return None
-    return _Operands(Product(a, b, height, columns, 1, depth, many), first.tensor, second.tensor)
+    made_of = Product(a, b, height, columns, 1, depth, many)
+    return _Operands(made_of, first.tensor, second.tensor, wide)
 
 
-def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | None:
-    """Which axis each index is; None if one is none."""
-    found = [places.get(index) if isinstance(index, Var) else None for index in indices]
+def _rounded_from(tensor: Tensor) -> Tensor | None:
+    """The array of float32 that a tensor is, number by number, rounded to 16 bits."""
+    op = tensor.op
+    if not isinstance(op, ComputeOp) or str(tensor.dtype) not in HALVES or len(op.body) != 1:
+        return None
+    body = op.body[0]
+    if not isinstance(body, Cast) or not isinstance(body.value, ProducerLoad):
+        return None
+    source = body.value
+    straight = len(op.axis) == len(source.indices) and all(
+        index is axis.var or (build.is_const(extent, 1) and build.is_const(index, 0))
+        for index, axis, extent in zip(source.indices, op.axis, tensor.shape, strict=True)
+    )
+    is_given = isinstance(source.tensor.op, PlaceholderOp) and source.tensor.dtype == FLOAT32
+    return source.tensor if straight and is_given else None
+
+
+def _letters(
+    indices: Sequence[Expr], places: dict[Var, str], sizes: Sequence[int] = ()
+) -> list[str] | None:
+    """Which axis each index is; None if one is none.
+
+    sizes: those of the result; of an axis that has but one place no index may be left but 0.
+    """
+    found = [
+        places.get(index) if isinstance(index, Var)
+        else str(n) if sizes[n : n + 1] == [1] and build.is_const(index, 0) else None
+        for n, index in enumerate(indices)
+    ]
     return [each for each in found if each] if None not in found else None
 
 

@@ -14,6 +14,7 @@ from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.schedule.attention import AttentionStages
 from sterna.schedule.choose import choose
+from sterna.schedule.gpu.moved_result import MovedResult
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP
 from sterna.schedule.gpu.strided import Heads, part_of
@@ -22,20 +23,31 @@ from sterna.support.dtype import DataType
 from sterna.te import Tensor, extern, thread_axis
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.register_products import flushed_exp2, larger, settle, wgmma_registers
+from sterna.tir.register_products import (
+    fetch_quad,
+    flushed_exp2,
+    keep_words,
+    larger,
+    settle,
+    wgmma_registers,
+)
 from sterna.tir.stmt import Buffer, Stmt
 from sterna.tir.threads import ROLLED
 from sterna.tir.threads import barrier as block_barrier
 from sterna.tir.warpgroups import (
+    async_fence,
     first_lane,
     mbarrier_arrive,
     mbarrier_expect,
     mbarrier_init,
     mbarrier_ready,
     mbarrier_wait,
+    named_arrive,
+    named_barrier,
     pack_pair,
     registers,
     shared_address,
+    store_pair,
     store_word,
     tensor_map,
     tma_load,
@@ -50,6 +62,8 @@ MOST_WIDTH = 128
 """Of queries, keys and values."""
 BOX = 64
 """Numbers of 16 bits in a row of shared memory."""
+CHUNKS = ROW_BYTES // 16
+"""Pieces of 16 bytes in such a row."""
 STEP = 16
 """Numbers of a sum that one product takes."""
 NEVER = -math.inf
@@ -58,6 +72,8 @@ LOG2_E = math.log2(math.e)
 # of the sum, with the distance between boxes of 64 columns to be put in.
 _ALONG_SUM, _ALONG_ROWS = 0x4000004000010000, 0x4000004000000000
 PROCESSORS = 132
+TURNS = 3
+"""The number of the first barrier by which groups take turns, behind those of each alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +87,8 @@ class AttentionTile:
     boxes: int
     """Boxes of 64 numbers in a row of queries and keys."""
     value_boxes: int
+    in_turns: bool = False
+    """Whether one group begins its products while the other makes powers."""
 
     @property
     def queries(self) -> int:
@@ -104,7 +122,8 @@ class AttentionTile:
         return self.query_bytes + tiles + 8 * (4 * self.stages + 1)
 
     def __str__(self) -> str:
-        return f"{self.queries} queries, {self.keys} keys at once, {self.stages} stages"
+        turns = ", in turns" if self.in_turns else ""
+        return f"{self.queries} queries, {self.keys} keys at once, {self.stages} stages{turns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,16 +151,23 @@ class Shape:
 
 
 def attention_on_tensor_cores(
-    made: AttentionStages, result: Tensor, shape: Shape, most_shared: int
+    made: AttentionStages, moved: MovedResult, shape: Shape, most_shared: int
 ) -> Tensor | None:
     """The statements of attention of such a shape; None if copies do not reach its operands."""
     parts = [part for tensor in made.operands[:3] if (part := part_of(tensor)) is not None]
-    if len(parts) < 3:
+    if len(parts) < 3 or moved.axes[-1] != len(moved.axes) - 1:
         return None
+    # Queries are read once, and rounded on the way; keys and values again and again.
+    whole = shape.width % BOX == 0
+    parts = [
+        part if place == 0 and whole else part.rounded_before() for place, part in enumerate(parts)
+    ]
     offered = [
         tile
         for groups in (2, 1) for keys in (128, 64) for stages in (3, 2)
-        if (tile := AttentionTile(groups, keys, stages, *shape.boxes)).shared_bytes <= most_shared
+        for in_turns in (False, True)[:groups]
+        if (tile := AttentionTile(groups, keys, stages, *shape.boxes, in_turns)).shared_bytes
+        <= most_shared
     ]
 
     def cost(tile: AttentionTile) -> float:
@@ -150,7 +176,7 @@ def attention_on_tensor_cores(
         return turns * (tile.queries * tile.keys + 4096) - tile.stages
 
     tile = choose("tile of attention", offered, cost)
-    return _Writer(made, result, shape, tile, parts).tensor()
+    return _Writer(made, moved, shape, tile, parts).tensor()
 
 
 class _Writer:
@@ -161,19 +187,20 @@ class _Writer:
     masks: list[Buffer]
 
     def __init__(
-        self, made: AttentionStages, result: Tensor, shape: Shape, tile: AttentionTile,
+        self, made: AttentionStages, moved: MovedResult, shape: Shape, tile: AttentionTile,
         parts: Sequence[Heads],
     ) -> None:
-        self.made, self.result, self.shape, self.ring = made, result, shape, tile
+        self.made, self.moved, self.shape, self.ring = made, moved, shape, tile
         self.parts, self.arrays = parts, list(dict.fromkeys(part.array for part in parts))
         self.kind = shape.kind
 
     def tensor(self) -> Tensor:
         """The result."""
-        extents = [build.int_value(extent) or 0 for extent in self.result.shape]
+        result = self.moved.result
+        extents = [build.int_value(extent) or 0 for extent in result.shape]
         found: Tensor = extern(
             extents, [*self.arrays, *self.made.operands[3:]], self._body, name="T_attention",
-            dtype=str(self.result.dtype),
+            dtype=str(result.dtype),
             attrs={"schedule": f"online softmax by wgmma, {self.ring}"},
         )
         return found
@@ -190,7 +217,7 @@ class _Writer:
         heads = part.before + self.shape.heads
         numbers = [
             MAP_TYPES[self.kind], SWIZZLE_128, 4, width, heads, length, self.shape.batch,
-            *reversed(part.steps), BOX, 1, rows, 1,
+            *reversed(part.byte_steps), BOX, 1, rows, 1,
         ]
         first = array[(build.const(0),) * len(array.shape)]
         return tensor_map(first, " ".join(["tiled", *map(str, numbers)]))
@@ -212,11 +239,13 @@ class _Writer:
         self.value_free = ib.let("value_free", barriers + 3 * each)
         self.query_full = ib.let("query_full", barriers + 4 * each)
         self.thread = thread.var
-        self.maps = (
-            self._map(given[0], self.parts[0], shape.width, shape.queries, tile.queries),
-            self._map(given[1], self.parts[1], shape.width, shape.keys, tile.keys),
-            self._map(given[2], self.parts[2], shape.value_width, shape.keys, tile.keys),
-        )
+        self.query = ib.buffer_ptr(given[0])
+        sizes = ((shape.width, shape.queries, tile.queries), (shape.width, shape.keys, tile.keys),
+                 (shape.value_width, shape.keys, tile.keys))
+        self.maps = {
+            place: self._map(given[place], part, *sizes[place])
+            for place, part in enumerate(self.parts) if not part.is_rounded
+        }
         head = ib.let("number", block.var // parts)
         self.image, self.head = head // shape.heads, head % shape.heads
         # Blocks with the most keys begin first where later queries have more.
@@ -254,8 +283,9 @@ class _Writer:
 
     def _produce(self) -> None:
         ib, tile = self.ib, self.ring
-        ib.emit(mbarrier_expect(self.query_full, tile.query_bytes))
-        self._load(0, self.base, self.query_full, self.first, tile.queries)
+        if not self.parts[0].is_rounded:
+            ib.emit(mbarrier_expect(self.query_full, tile.query_bytes))
+            self._load(0, self.base, self.query_full, self.first, tile.queries)
         with ib.new_scope():
             place = Turn(self, "filled", phase=1)  # type: ignore[arg-type]
             with ib.for_range(0, self.blocks, name="block", annotations={ROLLED: 1}) as block:
@@ -313,16 +343,22 @@ class _Consumer:
         with ib.new_scope():
             keys = Turn(kernel, "keys")  # type: ignore[arg-type]
             values = Turn(kernel, "values")  # type: ignore[arg-type]
-            ib.emit(mbarrier_wait(kernel.query_full, build.const(0)))
+            if kernel.parts[0].is_rounded:
+                self._round_queries()
+            else:
+                ib.emit(mbarrier_wait(kernel.query_full, build.const(0)))
             self._multiply_keys(keys)
             ib.emit(wgmma_wait(0))
             self._free_keys(keys)
             self._pack(self._powers(build.const(0)))
+            self._give_turn(to_first=True)
             with ib.for_range(
                 0, kernel.blocks - 1, name="block", annotations={ROLLED: 1}
             ) as block:
+                self._take_turn()
                 self._multiply_keys(keys)
                 self._multiply_values(values)
+                self._give_turn()
                 ib.emit(wgmma_wait(1))
                 self._free_keys(keys)
                 shrinks = self._powers(block + 1)
@@ -333,6 +369,48 @@ class _Consumer:
             ib.emit(wgmma_wait(0))
             ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
         self._store()
+
+    def _take_turn(self) -> None:
+        """Wait until the other group has begun its products."""
+        if self.tile.in_turns:
+            self.ib.emit(named_barrier(self.group + TURNS, 2 * GROUP))
+
+    def _give_turn(self, to_first: bool = False) -> None:
+        """Let the other group begin its products; to_first: let the first one begin."""
+        if not self.tile.in_turns:
+            return
+        if to_first:
+            with self.ib.if_scope(self.group.equal(1)):
+                self.ib.emit(named_arrive(build.const(TURNS), 2 * GROUP))
+        else:
+            self.ib.emit(named_arrive(TURNS + 1 - self.group, 2 * GROUP))
+
+    def _round_queries(self) -> None:
+        """Put the queries of a group into shared memory, eight numbers of a thread at a time."""
+        ib, kernel, tile, part = self.ib, self.kernel, self.tile, self.kernel.parts[0]
+        own = ib.let("own", kernel.thread % GROUP)
+        down, chunk = ib.let("down", own // CHUNKS), ib.let("chunk", own % CHUNKS)
+        high = GROUP // CHUNKS
+        sample, row_step, head_step = part.steps
+        head = kernel.image * sample + (kernel.head + part.before) * head_step + chunk * 8
+        head = ib.let("head", head)
+        for turn in range(GROUP_ROWS // high):
+            row = ib.let("own_row", self.group * GROUP_ROWS + turn * high + down)
+            query = build.minimum(kernel.first + row, kernel.shape.queries - 1)
+            first = ib.let("first_of", head + query * row_step)
+            for box in range(tile.boxes):
+                with ib.new_scope():
+                    floats = ib.allocate("float32", (8,), name="floats", scope="local")
+                    for half in range(2):
+                        place = first + box * BOX + half * 4
+                        ib.emit(fetch_quad(floats[half * 4], kernel.query[place]))
+                    words = [
+                        pack_pair(kernel.kind, floats[2 * n], floats[2 * n + 1]) for n in range(4)
+                    ]
+                    at = kernel.base + (box * tile.queries + row) * ROW_BYTES
+                    ib.emit(keep_words(at + (chunk ^ (row % CHUNKS)) * 16, words))
+        ib.emit(async_fence())
+        ib.emit(named_barrier(self.group + 1, GROUP))
 
     def _is_first(self) -> Expr:
         return (self.kernel.thread % GROUP).equal(0)
@@ -364,7 +442,7 @@ class _Consumer:
             beside = right + step * STEP * ROW_BYTES // 16
             ib.emit(wgmma_registers(
                 kernel.kind, kernel.shape.value_width, self.sums[0], self.words[4 * step],
-                _descriptor(beside, constant), True,
+                _descriptor(beside, constant), 1, True,
             ))
         ib.emit(wgmma_commit())
 
@@ -482,8 +560,12 @@ class _Consumer:
             column = 8 * (number // 4) + self.lane % 4 * 2
             low, high = (self.sums[number + which] * parts[row] for which in (0, 1))
             with ib.if_scope(query < kernel.shape.queries):
-                place = kernel.out[kernel.image, query, kernel.head, column]
-                ib.emit(store_word(place, pack_pair(kernel.kind, low, high)))
+                index = (kernel.image, query, kernel.head, column)
+                place = kernel.out[tuple(index[axis] for axis in kernel.moved.axes)]
+                if kernel.out.dtype.bits == 32:
+                    ib.emit(store_pair(place, low, high))
+                else:
+                    ib.emit(store_word(place, pack_pair(kernel.kind, low, high)))
 
 
 def _joined(values: Sequence[Expr], join: Callable[[Expr, Expr], Expr]) -> Expr:

@@ -36,6 +36,7 @@ from sterna.tir.warpgroups import (
     registers,
     shared_address,
     tensor_map,
+    tma_prefetch,
     wait_for_grids,
     wgmma,
     wgmma_commit,
@@ -91,6 +92,7 @@ class WarpgroupKernel(StatementKernel):
         self.full = ib.let("full", self.sent + ring.sent_bytes)
         self.free = ib.let("free", self.full + 8 * ring.stages)
         self.all_sent = ib.let("all_sent", self.free + 8 * ring.stages)
+        self.wide_full = ib.let("wide_full", self.all_sent + 8)
         self.thread = thread.var
         self.maps = (
             tensor_map(self.data[0], product.a.map_line(ring.rows)),
@@ -116,18 +118,24 @@ class WarpgroupKernel(StatementKernel):
                 ib.emit(registers(FEW_REGISTERS, False))
             with ib.if_scope(self.thread.equal(ring.consumers * GROUP)):
                 self._produce()
+            self._assist(warp)
         with ib.else_scope():
             if ring.moves_registers:
                 ib.emit(registers(MANY_REGISTERS, True))
             self._consume(sums, warp)
 
+    def _assist(self, warp: Expr) -> None:
+        """What warps beside the one that loads do, if there are any."""
+
     def _begin(self) -> None:
         """One thread begins the barriers."""
         ib, ring = self.ib, self.ring
+        with ib.if_scope(self.thread.equal(ring.consumers * GROUP)):
+            for each in self.maps:
+                ib.emit(tma_prefetch(each))
         with ib.if_scope(self.thread.equal(0)):
             for stage in range(ring.stages):
-                ib.emit(mbarrier_init(self.full + 8 * stage, 1))
-                ib.emit(mbarrier_init(self.free + 8 * stage, self.arrivals))
+                self._begin_stage(stage)
             if ring.split > 1:
                 ib.emit(mbarrier_init(self.all_sent, 1))
             ib.emit(mbarrier_ready())
@@ -136,6 +144,11 @@ class WarpgroupKernel(StatementKernel):
         ib.emit(block_barrier())
         if ring.split > 1:
             ib.emit(cluster_arrive())
+
+    def _begin_stage(self, stage: int) -> None:
+        """The barriers of a stage."""
+        self.ib.emit(mbarrier_init(self.full + 8 * stage, 1))
+        self.ib.emit(mbarrier_init(self.free + 8 * stage, self.arrivals))
 
     @property
     def sums_of_a_thread(self) -> int:
@@ -150,7 +163,7 @@ class WarpgroupKernel(StatementKernel):
     @property
     def blocks(self) -> int:
         """The blocks of a sum that one block of threads adds up."""
-        return self.product.blocks // self.ring.split
+        return -(-self.product.blocks // self.ring.split)
 
     def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
         """A loop that is not written out where registers are scarce."""
@@ -163,7 +176,7 @@ class WarpgroupKernel(StatementKernel):
         ib, ring, blocks = self.ib, self.ring, self.blocks
         first = min(ring.stages, blocks)
         with ib.for_range(0, first, name="block") as block:
-            ib.emit(mbarrier_expect(self.full + block * 8, ring.stage_bytes))
+            self._expect(block)
             self._load(block, block, self.product.fixed)
         if self.dependent:
             ib.emit(wait_for_grids())
@@ -176,15 +189,21 @@ class WarpgroupKernel(StatementKernel):
             with self._rolled(blocks, "block", first) as block:
                 stage = place.stage
                 ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
-                ib.emit(mbarrier_expect(self.full + stage * 8, ring.stage_bytes))
+                self._expect(stage)
                 self._load(block, stage, "ab")
                 place.advance()
+
+    def _expect(self, stage: Expr) -> None:
+        """Say how many bytes a stage gets."""
+        self.ib.emit(mbarrier_expect(self.full + stage * 8, self.ring.stage_bytes))
 
     def _place(self, block: Expr, first: Expr) -> Place:
         product = self.product
         parts = -(-product.depth // product.a.unit)
         if self.ring.split > 1:
             block = block + self.rank * self.blocks
+        if product.taps == 1:
+            return Place(first, block * product.a.unit, build.const(0), self.batch)
         channel = block % parts * product.a.unit
         return Place(first, channel, block // parts, self.batch)
 
@@ -197,16 +216,20 @@ class WarpgroupKernel(StatementKernel):
             at = self._place(block, self.row)
             loads += product.a.loads(self.maps[0], to, barrier, ring.rows, at)
         if "b" in which:
-            to, at = to + ring.rows * ROW_BYTES, self._place(block, self.column)
-            loads += product.b.loads(self.maps[1], to, barrier, ring.columns, at)
+            at = self._place(block, self.column)
+            loads += self._column_loads(stage, to + ring.row_bytes, at)
         for load in loads:
             self.ib.emit(load)
+
+    def _column_loads(self, stage: Expr, to: Expr, at: Place) -> list[Expr]:
+        """The copies of a block of the columns' operand."""
+        barrier = self.full + stage * 8
+        return self.product.b.loads(self.maps[1], to, barrier, self.ring.columns, at)
 
     # ---- the consumers ----
 
     def _consume(self, sums: BufferVar, warp: Expr) -> None:
         ib, ring = self.ib, self.ring
-        group = ib.let("group", warp // 4)
         own = sums
         if ring.split > 1:
             own = ib.allocate("float32", (ring.own_columns // 2,), name="own", scope="local")
@@ -214,21 +237,26 @@ class WarpgroupKernel(StatementKernel):
         results.load_reads()
         with ib.new_scope():
             place = Turn(self, "emptied")
-            start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
-            with self._rolled(self.blocks, "block") as block:
-                ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
-                ib.emit(wgmma_fence())
-                for step in range(STEPS):
-                    ib.emit(self._multiply(sums, start, place.stage, block, step))
-                ib.emit(wgmma_commit())
-                if self.blocks > ring.stages:
-                    ib.emit(wgmma_wait(1))
-                    self._free_one_before(block, place)
-                place.advance()
-            ib.emit(wgmma_wait(0))
+            self._multiply_all(sums, warp, place, self.blocks > ring.stages)
         if ring.split > 1:
             results.exchange(sums)
         results.store()
+
+    def _multiply_all(self, sums: BufferVar, warp: Expr, place: "Turn", again: bool) -> None:
+        """The products of all blocks of a sum; again: whether stages are filled again."""
+        ib, group = self.ib, self.ib.let("group", warp // 4)
+        start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
+        with self._rolled(self.blocks, "block") as block:
+            ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
+            ib.emit(wgmma_fence())
+            for step in range(STEPS):
+                ib.emit(self._multiply(sums, start, place.stage, block, step))
+            ib.emit(wgmma_commit())
+            if again:
+                ib.emit(wgmma_wait(1))
+                self._free_one_before(block, place)
+            place.advance()
+        ib.emit(wgmma_wait(0))
 
     def results(self, sums: BufferVar, warp: Expr) -> "Results":
         """What becomes of sums."""
@@ -241,13 +269,16 @@ class WarpgroupKernel(StatementKernel):
         ring, a, b = self.ring, self.product.a, self.product.b
         behind = stage * (ring.stage_bytes // 16)
         left = build.cast("int64", start + behind) + a.descriptor
-        beside = self.base // 16 + ring.rows * ROW_BYTES // 16
-        right = build.cast("int64", beside + behind) + b.descriptor
-        adds: ExprLike = 1 if step else build.cast("int32", block > 0)
         return wgmma(
-            a.kind, ring.columns, sums[0], left + step * a.step, right + step * b.step, adds,
-            a.along_rows, b.along_rows,
+            a.kind, ring.columns, sums[0], left + step * a.step, self._columns(stage, step),
+            adds_to(block, step), a.along_rows, b.along_rows,
         )
+
+    def _columns(self, stage: Expr, step: int) -> Expr:
+        """The descriptor of the columns' part of a block in a stage."""
+        ring, b = self.ring, self.product.b
+        beside = self.base // 16 + ring.row_bytes // 16 + stage * (ring.stage_bytes // 16)
+        return build.cast("int64", beside) + b.descriptor + step * b.step
 
     def _before(self, place: "Turn") -> Expr:
         """The stage before the next one."""
@@ -258,6 +289,11 @@ class WarpgroupKernel(StatementKernel):
         """The products before the last ones are done: what they read may be overwritten."""
         with self.ib.if_scope(all_of(block > 0, (self.thread % GROUP).equal(0))):
             self.ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
+
+
+def adds_to(block: Expr, step: int) -> ExprLike:
+    """Whether a product adds to sums: all but the first do."""
+    return 1 if step else build.cast("int32", block > 0)
 
 
 class Turn:

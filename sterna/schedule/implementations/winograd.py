@@ -21,6 +21,7 @@ from sterna.schedule.winograd_plan import (
     MOST_SIZE,
     SPLITS,
     WINDOWS,
+    all_tiles,
     restore_weights,
     transform_weights,
     winograd_plans,
@@ -94,6 +95,13 @@ class Winograd(PackedImplementation):
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         return restore_weights(operands[0], plan.integer("m"), made.window[0])
+
+    def transformed_work(self, made: Contraction, plan: Plan) -> tuple[str, int]:
+        """Products of transformed tiles alone, without the sums of the transforms."""
+        m, window = plan.integer("m"), made.window[0]
+        positions = (m + window - 1) ** 2
+        products = made.batch * all_tiles(made, m) * positions * made.inputs * made.outputs
+        return f"Winograd F({m}, {window})", products
 
     def kernel(
         self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]

@@ -58,7 +58,7 @@ class LLVMGenerator(KernelCodeGenerator):
         if model.is_large:
             files[0].write_bytes(llvm.model_place_object(options, model.name))
             return files
-        content, at = llvm.model_object(options, model.name, model.size)
+        content, at = llvm.model_object(options, model.name, model.size, model.symbol)
         model.write_into(content, at)
         files[0].write_bytes(content)
         if called is not None:

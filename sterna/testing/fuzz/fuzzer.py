@@ -19,6 +19,8 @@ class Fuzzer(ABC):
     """What one case may take."""
     memory: ClassVar[int | None] = 6 << 30
     """What the process may take; None where a child's own limits count."""
+    faults_of_others: ClassVar[dict[str, str]] = {}
+    """What a driver says when it ends its process by a fault of its own: how such a case ended."""
 
     def missing(self) -> str | None:
         """What it needs and what is not installed here."""

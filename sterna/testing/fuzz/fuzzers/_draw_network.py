@@ -47,7 +47,7 @@ class Draft:
 
     def weight(self, array: Any) -> str:
         name = self.fresh("w")
-        self.weights.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        self.weights.append(numpy_helper.from_array(np.asarray(array, order="C"), name))
         return name
 
     def normal(self, *shape: int, scale: float = 0.5) -> str:

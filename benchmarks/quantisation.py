@@ -1,0 +1,261 @@
+"""Quantised networks beside their float ones: agreement of the top class, and time.
+
+    python benchmarks/quantisation.py MODELS [--only NAME ...] [--samples 64] [--turns 15]
+
+MODELS is a folder with the float networks and the pictures that the cases below name; the network
+of digits comes with Sterna. Of the pictures random crops, mirrored and of other brightness, are
+made; half of them calibrate, half are judged. Each network is quantised by `sterna.quantize` and by
+ONNX Runtime's static quantiser (QDQ, weights by channel), and both are compared with the float
+network. Times are of one thread, float and int8 in turns. Needs onnxruntime and pillow.
+"""
+
+import argparse
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import onnx
+import onnxruntime
+from measure import ratio, seconds_of, turns_of
+from onnx import TensorProto, numpy_helper
+from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
+from onnxruntime.quantization.shape_inference import quant_pre_process
+from PIL import Image
+from rows import Row, show_rows
+
+import sterna
+from sterna.runtime import set_num_threads
+
+Array = npt.NDArray[Any]
+DIGITS = Path(sterna.__file__).parent / "cli" / "digits"
+PICTURES = ("bird.bmp", "cat.bmp", "cats_and_dogs.jpg", "grace_hopper.bmp", "squat.bmp")
+LEAST_AGREEMENT, LEAST_RATIO = 0.99, 1.8
+
+
+@dataclass(frozen=True)
+class Case:
+    """A network, what it is run on, and where its classes lie in its first result."""
+
+    name: str
+    file: str
+    samples: Callable[[Path, int], list[Array]]
+    axis: int = -1
+    first_class: int = 0
+
+
+# ---- samples ----
+
+
+def digits(factor: float) -> Callable[[Path, int], list[Array]]:
+    """Digits that were moved and got noise."""
+
+    def made(folder: Path, count: int) -> list[Array]:
+        pictures = np.load(DIGITS / "digits.npz")["pictures"].astype("float32") / 255
+        rng = np.random.default_rng(0)
+        found = []
+        for index in range(count):
+            moved = np.roll(pictures[index % len(pictures)], rng.integers(-2, 3, 2), (0, 1))
+            noisy = moved + rng.normal(0, 0.03, moved.shape)
+            found.append((noisy * factor).astype("float32").reshape(1, 1, 28, 28))
+        return found
+
+    return made
+
+
+def crops(
+    height: int, width: int, mean: float | Sequence[float], std: float, bgr: bool = False
+) -> Callable[[Path, int], list[Array]]:
+    """Random parts of pictures, some mirrored, darker or brighter: (1, 3, height, width)."""
+
+    def made(folder: Path, count: int) -> list[Array]:
+        rng = np.random.default_rng(0)
+        opened = [Image.open(folder / "inputs" / "images" / name).convert("RGB")
+                  for name in PICTURES]
+        found = []
+        for index in range(count):
+            picture = opened[index % len(opened)]
+            share = rng.uniform(0.5, 1.0)
+            wide = int(min(picture.width, picture.height * width / height) * share)
+            high = max(1, wide * height // width)
+            left = int(rng.integers(0, picture.width - wide + 1))
+            top = int(rng.integers(0, picture.height - high + 1))
+            part = picture.resize((width, height), Image.Resampling.BILINEAR,
+                                  (left, top, left + wide, top + high))
+            numbers = np.asarray(part, "float32") * rng.uniform(0.7, 1.2)
+            numbers = np.clip(numbers, 0, 255)[:, :: -1 if rng.integers(2) else 1]
+            numbers = numbers[..., ::-1] if bgr else numbers
+            numbers = (numbers - np.asarray(mean, "float32")) / std
+            found.append(np.ascontiguousarray(numbers.transpose(2, 0, 1)[None], "float32"))
+        return found
+
+    return made
+
+
+VISION = "onnx/vision"
+CASES = [
+    Case("digits", "", digits(1.0)),
+    Case("mnist_cntk", f"{VISION}/mnist_cntk.onnx", digits(255.0)),
+    Case("squeezenet", f"{VISION}/squeezenet_fp16.onnx",
+         crops(224, 224, (104.0, 117.0, 123.0), 1.0, bgr=True), axis=1),
+    Case("ultraface", f"{VISION}/ultraface_rfb_320.onnx", crops(240, 320, 127.0, 128.0)),
+    Case("fastestdet", f"{VISION}/fastestdet.onnx", crops(352, 352, 0.0, 255.0, bgr=True),
+         axis=1, first_class=5),
+    Case("ppocr_cls", "onnx/ocr/ch_ppocr_mobile_v2.0_cls.onnx", crops(48, 192, 127.5, 127.5)),
+]
+
+
+# ---- networks ----
+
+
+def float_network(case: Case, folder: Path, path: Path) -> None:
+    """Write a network in float32, of one picture."""
+    model = onnx.load(folder / case.file if case.file else DIGITS / "digits.onnx")
+    constants = {tensor.name for tensor in model.graph.initializer}
+    inputs = [entry for entry in model.graph.input if entry.name not in constants]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
+    for tensor in model.graph.initializer:
+        if tensor.data_type == TensorProto.FLOAT16:
+            wide = numpy_helper.to_array(tensor).astype("float32")
+            tensor.CopyFrom(numpy_helper.from_array(wide, tensor.name))
+    for entry in (*model.graph.input, *model.graph.output, *model.graph.value_info):
+        if entry.type.tensor_type.elem_type == TensorProto.FLOAT16:
+            entry.type.tensor_type.elem_type = TensorProto.FLOAT
+    onnx.save(onnx.version_converter.convert_version(model, 13)
+              if model.opset_import[0].version < 13 else model, path)
+
+
+class Reader(CalibrationDataReader):  # type: ignore[misc]
+    """Samples as ONNX Runtime's quantiser asks for them."""
+
+    def __init__(self, name: str, samples: Sequence[Array]) -> None:
+        self.left = iter([{name: sample} for sample in samples])
+
+    def get_next(self) -> Any:
+        return next(self.left, None)
+
+
+def quantize_by_peer(source: Path, path: Path, name: str, samples: Sequence[Array]) -> None:
+    """ONNX Runtime's static quantiser as its manual advises, or by tensor where it fails so."""
+    prepared = path.with_suffix(".prepared.onnx")
+    quant_pre_process(str(source), str(prepared), skip_symbolic_shape=True)
+    for per_channel in (True, False):
+        try:
+            quantize_static(
+                str(prepared), str(path), Reader(name, samples), per_channel=per_channel,
+                activation_type=QuantType.QUInt8, weight_type=QuantType.QInt8,
+            )
+            return
+        except ValueError as error:  # of a bias that has more than one axis
+            print(f"  ONNX Runtime's quantiser, weights by channel: {error}")
+
+
+def session(path: Path) -> Callable[[Array], Array]:
+    """A network as ONNX Runtime runs it."""
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level = 3
+    options.intra_op_num_threads = 1
+    made = onnxruntime.InferenceSession(str(path), options)
+    name = made.get_inputs()[0].name
+    return lambda sample: np.asarray(made.run(None, {name: sample})[0])
+
+
+def agreement(case: Case, expected: Sequence[Array], found: Sequence[Array]) -> float:
+    """The share of places at which the top class is the same."""
+    same = [_top(case, a) == _top(case, b) for a, b in zip(expected, found, strict=True)]
+    return float(np.mean(np.concatenate([np.atleast_1d(part).ravel() for part in same])))
+
+
+def _top(case: Case, value: Array) -> Array:
+    return np.moveaxis(value, case.axis, -1)[..., case.first_class :].argmax(-1)
+
+
+def decibels(expected: Sequence[Array], found: Sequence[Array]) -> float:
+    """The ratio of signal to noise of the first result."""
+    noise = sum(float(((a.astype("float64") - b) ** 2).sum())
+                for a, b in zip(expected, found, strict=True))
+    power = sum(float((a.astype("float64") ** 2).sum()) for a in expected)
+    return float(10 * np.log10(power / max(noise, 1e-30)))
+
+
+def kept_or_temporary(keep: Path | None) -> AbstractContextManager[str]:
+    """A folder for the networks of a case."""
+    if keep is None:
+        return tempfile.TemporaryDirectory()
+    keep.mkdir(parents=True, exist_ok=True)
+    return nullcontext(str(keep))
+
+
+def measure(
+    case: Case, folder: Path, count: int, turns: int, keep: Path | None = None
+) -> list[Row]:
+    """Quantise a network, judge it and time it."""
+    samples = case.samples(folder, 2 * count)
+    given, judged = samples[::2], samples[1::2]
+    with kept_or_temporary(keep) as place:
+        source, own, other = (Path(place) / f"{n}.onnx" for n in ("float", "own", "other"))
+        float_network(case, folder, source)
+        made = sterna.quantize(str(source), given)
+        onnx.save(made.model, own)
+        plain = session(source)
+        expected = [plain(sample) for sample in judged]
+        name = onnxruntime.InferenceSession(str(source)).get_inputs()[0].name
+        quantize_by_peer(source, other, name, given)
+        peer, elsewhere = session(other), session(own)
+        theirs = [peer(sample) for sample in judged]
+        there = [elsewhere(sample) for sample in judged]
+        shapes = {name: judged[0].shape}
+        fast, slow = (sterna.compile(str(path), shapes=shapes) for path in (own, source))
+        ours = [first(fast(sample)) for sample in judged]
+        print(f"{case.name}: agreement {agreement(case, expected, ours):.4f} (in ONNX Runtime "
+              f"{agreement(case, expected, there):.4f}), its quantiser "
+              f"{agreement(case, expected, theirs):.4f}; {decibels(expected, ours):.1f} dB and "
+              f"{decibels(expected, theirs):.1f} dB", flush=True)
+        x = judged[0]
+        times = turns_of({
+            "float": lambda: seconds_of(lambda: slow(x)),
+            "int8": lambda: seconds_of(lambda: fast(x)),
+            "peer float": lambda: seconds_of(lambda: plain(x)),
+            "peer int8": lambda: seconds_of(lambda: peer(x)),
+        }, turns)
+    medians = {key: float(np.median(values)) * 1e3 for key, values in times.items()}
+    print("  " + ", ".join(f"{key} {value:.3f} ms" for key, value in medians.items()), flush=True)
+    own_share, their_share = agreement(case, expected, ours), agreement(case, expected, theirs)
+    return [
+        Row(f"{case.name}: top class as in float", 100 * own_share, "%",
+            100 * max(LEAST_AGREEMENT, their_share), beside=f"ONNX Runtime {their_share:.2%}"),
+        Row(f"{case.name}: int8 over float", ratio(times, "float", "int8"), "x", LEAST_RATIO,
+            beside=f"{medians['int8']:.3f} ms; ONNX Runtime {medians['peer int8']:.3f} ms"),
+    ]
+
+
+def first(result: Any) -> Array:
+    """The first of a network's results."""
+    return np.asarray(result[0] if isinstance(result, tuple) else result)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("models", type=Path)
+    parser.add_argument("--only", nargs="*", default=[case.name for case in CASES])
+    parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--turns", type=int, default=15)
+    parser.add_argument("--keep", type=Path, help="a folder for the networks that are made")
+    parser.add_argument("--markdown", action="store_true", help="print a table of a page")
+    options = parser.parse_args()
+    set_num_threads(1)
+    onnxruntime.set_default_logger_severity(3)
+    rows = [row for case in CASES if case.name in options.only
+            for row in measure(case, options.models, options.samples, options.turns,
+                               options.keep and options.keep / case.name)]
+    return show_rows("Quantised networks", rows, options.markdown)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,109 @@
+"""Layers as matrix products over sampled patches: what quantising costs their outputs.
+
+A patch is what one output of a layer is computed from: a window of an image, or a row. A few of
+them, drawn evenly from the samples, say what error an input's scheme or weights of 8 bits make in
+the layer's output, without running the network.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from sterna.quantization.affine import SMALLEST_SCALE, Affine
+from sterna.relay.arrays import Array
+
+# Patches that a layer keeps at most, and the products that may be spent on one try.
+MOST_PATCHES, MOST_PRODUCTS = 1024, 1 << 27
+FEWEST_PATCHES = 64
+REACH = 127
+# Parts of the largest weight of a channel that are tried as what 127 stands for.
+WEIGHT_SHARES = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)
+
+
+@dataclass(slots=True)
+class Products:
+    """A layer's weights as (groups, outputs, depth), and patches as (patches, groups, depth)."""
+
+    weights: Array
+    bias: Array | None = None
+    kept: list[Array] = field(default_factory=list)
+    every: int = 1
+    """One patch of so many that are offered is kept."""
+    _offered: int = 0
+    _patches: Array | None = None
+    _power: Array | None = None
+
+    @property
+    def most(self) -> int:
+        """How many patches are kept at most."""
+        return int(min(max(MOST_PRODUCTS // max(self.weights.size, 1), FEWEST_PATCHES),
+                       MOST_PATCHES))
+
+    def offer(self, patches: Array) -> None:
+        """Keep patches of one sample, fewer the more there have been."""
+        for patch in patches:
+            if self._offered % self.every == 0:
+                self.kept.append(patch)
+            self._offered += 1
+            if len(self.kept) > self.most:
+                self.kept = self.kept[::2]
+                self.every *= 2
+        self._patches = self._power = None
+
+    @property
+    def patches(self) -> Array:
+        """All that were kept."""
+        if self._patches is None:
+            groups, _, depth = self.weights.shape
+            shape = (len(self.kept), groups, depth)
+            self._patches = np.asarray(self.kept, np.float32).reshape(shape)
+        return self._patches
+
+    def power(self) -> Array:
+        """The mean square of each output, of all of a layer's at the least a little."""
+        if self._power is None:
+            squares = (outputs(self.patches, self.weights) ** 2).mean(0)
+            self._power = np.maximum(squares, squares.mean() * 1e-3 + 1e-30)
+        return self._power
+
+    def input_error(self, scheme: Affine) -> float:
+        """The error of the outputs by quantising the input, as a share of their power."""
+        if not self.kept:
+            return 0.0
+        error = outputs(scheme.nearest(self.patches) - self.patches, self.weights)
+        return float((error**2).mean() / self.power().mean())
+
+    def quantized_weights(self) -> tuple[Array, Array]:
+        """Symmetric weights of 8 bits and a scale for each output, by the outputs' error."""
+        reach = np.abs(self.weights).max(2)
+        best = np.full(reach.shape, np.inf)
+        scales = np.maximum(reach / REACH, SMALLEST_SCALE).astype(np.float32)
+        for share in WEIGHT_SHARES if self.kept else (1.0,):
+            tried = np.maximum(reach * share / REACH, SMALLEST_SCALE).astype(np.float32)
+            change = tried[..., None] * rounded(self.weights, tried) - self.weights
+            error = (outputs(self.patches, change) ** 2).mean(0) if self.kept else 0.0 * best
+            better = error < best * (1 - 1e-6) if share < 1 else np.ones(best.shape, bool)
+            scales, best = np.where(better, tried, scales), np.where(better, error, best)
+        return rounded(self.weights, scales).astype(np.int8), scales.astype(np.float32)
+
+    def total_error(self, scheme: Affine, weights: Array) -> tuple[float, Array]:
+        """The share of the outputs' power that quantising adds as error, and its mean by output."""
+        groups, units, _ = self.weights.shape
+        if not self.kept:
+            return 0.0, np.zeros((groups, units), np.float32)
+        exact = outputs(self.patches, self.weights)
+        error = outputs(scheme.nearest(self.patches), weights) - exact
+        share = float((error**2).mean() / max(float((exact**2).mean()), 1e-30))
+        return share, error.mean(0)
+
+
+def rounded(weights: Array, scales: Array) -> Array:
+    """Weights as the nearest integers from -127 to 127, by a scale for each output."""
+    made: Array = np.clip(np.rint(weights / scales[..., None]), -REACH, REACH)
+    return made
+
+
+def outputs(patches: Array, weights: Array) -> Array:
+    """What a layer makes of patches: (patches, groups, outputs)."""
+    made = np.matmul(patches.transpose(1, 0, 2), weights.transpose(0, 2, 1))
+    return np.ascontiguousarray(made.transpose(1, 0, 2))

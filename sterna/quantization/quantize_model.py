@@ -1,0 +1,176 @@
+"""Post-training quantisation of a float model by samples: ONNX in, QDQ ONNX out."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from onnx import ModelProto
+
+from sterna.frontend.onnx.model import Source
+from sterna.quantization.affine import Affine
+from sterna.quantization.calibrate import calibrate
+from sterna.quantization.onnx_graph import OnnxGraph
+from sterna.quantization.onnx_layers import Layer, find_layers
+from sterna.quantization.plan import Plan, make_plan
+from sterna.quantization.prepare import prepare
+from sterna.quantization.products import REACH, Products
+from sterna.quantization.ranges import choose_scheme
+from sterna.quantization.report import Agreement, LayerReport, QuantizationReport
+from sterna.quantization.runner import Runner
+from sterna.quantization.samples import Samples
+from sterna.quantization.write_qdq import LARGEST_BIAS, LayerWeights, write_qdq
+from sterna.support.progress import stage
+
+ACTIVATIONS = ("uint8", "int8")
+# A mean error counts where it is so many times what chance makes of as many patches.
+CERTAIN = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class QuantizedModel:
+    """A model in QDQ form, and what quantising it has cost."""
+
+    model: ModelProto
+    report: QuantizationReport
+
+
+def quantize(
+    model: Source,
+    data: Iterable[Any],
+    *,
+    keep_accuracy: float | None = None,
+    keep_float: Sequence[str] = (),
+    activations: str = "uint8",
+    bias_correction: bool = True,
+) -> QuantizedModel:
+    """Quantise a float ONNX model: weights to int8 for each channel, activations to 8 bits.
+
+    data: samples, each a dictionary of inputs by name, or an array where there is one input.
+    keep_accuracy: the share of results that may change, such as 0.01; the layers that hurt most
+        stay in float until no more do.
+    keep_float: names of nodes that stay in float.
+    activations: uint8 or int8.
+    """
+    if activations not in ACTIVATIONS:
+        raise ValueError(f"activations are uint8 or int8, not {activations!r}")
+    if keep_accuracy is not None and not 0 <= keep_accuracy < 1:
+        raise ValueError(f"keep_accuracy is a share from 0 to below 1, not {keep_accuracy!r}")
+    graph = prepare(model)
+    samples = Samples(graph, data)
+    work = _Work(graph, samples, activations, bias_correction)
+    _expect_nodes(graph, keep_float)
+    return work.run(keep_accuracy, frozenset(keep_float))
+
+
+def _expect_nodes(graph: OnnxGraph, names: Sequence[str]) -> None:
+    known = {node.name for node in graph.nodes}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"keep_float names '{name}', which is no node of the model")
+
+
+class _Work:
+    def __init__(
+        self, graph: OnnxGraph, samples: Samples, dtype: str, bias_correction: bool
+    ) -> None:
+        self.graph, self.samples, self.dtype = graph, samples, dtype
+        self.bias_correction = bias_correction
+        self.float_model = graph.to_model()
+        layers = find_layers(graph)
+        if not layers:
+            raise ValueError(
+                "the model has no Conv, ConvTranspose, Gemm or MatMul with constant float32 "
+                "weights; there is nothing to quantise"
+            )
+        self.seen = calibrate(graph, make_plan(graph, layers), samples)
+        self.products = {layer.name: layer.products for layer in layers}
+        self.constants: dict[str, LayerWeights] = {}
+
+    def run(self, keep_accuracy: float | None, keep_float: frozenset[str]) -> QuantizedModel:
+        made, errors = self.quantized(keep_float)
+        reference = list(Runner(self.float_model, next(iter(self.samples))).over(self.samples))
+        agreement = self.compare(made, reference)
+        if keep_accuracy is not None and agreement.loss > keep_accuracy:
+            ranked = sorted(errors, key=lambda name: -errors[name].error)
+            low, high = 0, len(ranked)  # low layers in float do not do, high do
+            best = None
+            while high - low > 1:
+                middle = (low + high) // 2
+                tried, found = self.quantized(keep_float | frozenset(ranked[:middle]))
+                outcome = self.compare(tried, reference)
+                if outcome.loss <= keep_accuracy:
+                    high, best = middle, (tried, found, outcome)
+                else:
+                    low = middle
+            if best is None:
+                raise ValueError(
+                    f"no layer can be quantised so that at most {keep_accuracy:.2%} of the results "
+                    "change"
+                )
+            made, found, agreement = best
+            errors = {**{n: e.left_in_float() for n, e in errors.items()}, **found}
+        return QuantizedModel(made, QuantizationReport(
+            list(errors.values()), agreement, self.seen.samples))
+
+    def compare(self, made: ModelProto, reference: Sequence[Mapping[str, Any]]) -> Agreement:
+        """How far the quantised model's outputs are from the float model's."""
+        with stage("run the quantised model on samples"):
+            runner = Runner(made, next(iter(self.samples)))
+            return Agreement.of(reference, runner.over(self.samples))
+
+    def quantized(self, keep_float: frozenset[str]) -> tuple[ModelProto, dict[str, LayerReport]]:
+        """The model with all layers quantised but some, and the errors of the layers."""
+        graph = OnnxGraph(self.float_model)
+        layers = [layer for layer in find_layers(graph) if layer.name not in keep_float]
+        for layer in layers:
+            layer.products = self.products[layer.name]
+        plan = make_plan(graph, layers)
+        with stage("choose ranges"):
+            schemes = self._schemes(plan)
+            made, reports = {}, {}
+            for layer in layers:
+                made[layer.name], reports[layer.name] = self._layer(
+                    graph, layer, schemes[layer.data])
+        return write_qdq(graph, plan, schemes, made), reports
+
+    def _schemes(self, plan: Plan) -> dict[str, Affine]:
+        found: dict[str, Affine] = {}
+        for tensors in plan.groups().values():
+            readers = [layer.products for layer in plan.layers if layer.data in tensors]
+            seen = [self.seen.seen[name] for name in tensors]
+            scheme = choose_scheme(seen, readers, self.dtype)
+            found.update(dict.fromkeys(tensors, scheme))
+        return found
+
+    def _layer(
+        self, graph: OnnxGraph, layer: Layer, data: Affine
+    ) -> tuple[LayerWeights, LayerReport]:
+        """A layer's weights in integers, and what they and its input cost its outputs."""
+        products = layer.products
+        whole, scales = products.quantized_weights()
+        bias = graph.constants[layer.bias].reshape(-1) if layer.bias else None
+        if layer.axis < 0:
+            whole, scales = _one_scale(products)
+        if bias is not None:
+            least = np.abs(bias).reshape(scales.shape) / (data.scale * LARGEST_BIAS)
+            if np.any(least > scales):
+                scales = np.maximum(scales, least).astype(np.float32)
+                whole = np.clip(np.rint(products.weights / scales[..., None]), -REACH, REACH)
+                whole = whole.astype(np.int8)
+        share, means = products.total_error(data, whole * scales[..., None])
+        can_add = layer.node.op_type != "MatMul" or layer.adds is not None
+        if self.bias_correction and can_add and np.any(means):
+            bias = (np.zeros(means.size, np.float32) if bias is None else bias) - means.reshape(-1)
+        histogram = self.seen.seen[layer.data]
+        return LayerWeights(whole, scales, bias), LayerReport(
+            layer.name, layer.node.op_type, products.weights.size, share,
+            (histogram.low, histogram.high), data.ends)
+
+
+def _one_scale(products: Products) -> tuple[Any, Any]:
+    """Weights by one scale for all outputs."""
+    reach = np.abs(products.weights).max()
+    scales = np.full(products.weights.shape[:2], max(reach / REACH, 2.0**-60), np.float32)
+    whole = np.clip(np.rint(products.weights / scales[..., None]), -REACH, REACH)
+    return whole.astype(np.int8), scales

@@ -1,0 +1,215 @@
+"""The inner loops of contractions across vectors, as C with Arm's MVE instructions (Helium).
+
+Loops that leave out lanes at their end (DLSTP) have no intrinsics, and compilers spill sums of
+four vectors and more, so each step is one piece of assembly; beside it stands the same in plain C,
+for every other compiler and processor. All layers of a network share these functions.
+"""
+
+from sterna.schedule.halves_steps import STEP, Step
+
+_SELECT = "#if defined(__GNUC__) && defined(__ARM_FEATURE_MVE)"
+# Output channels whose sums are computed together: registers for them have even numbers.
+CHANNELS = 4
+# Channels of a depthwise layer that lie side by side in its plane: words of a vector.
+QUAD = 4
+# Registers for sums, beside those of a weight and of what it is multiplied with.
+MOST_SUMS = 6
+# How far from a register loads of bytes reach.
+REACH = 127
+
+
+def _lines(lines: list[str]) -> str:
+    return "\n".join(f'      "{line}\\n\\t"' for line in lines)
+
+
+_BLOCK = [
+    "ldr %[x], %[pixel]",
+    "add %[w1], %[w0], %[depth]", "add %[w2], %[w1], %[depth]", "add %[w3], %[w2], %[depth]",
+    "mov %[s0], #0", "mov %[s1], #0", "mov %[s2], #0", "mov %[s3], #0",
+    "dlstp.8 lr, %[depth]",
+    "2:",
+    "vldrb.8 q0, [%[x]], #16",
+    *[line for n in range(CHANNELS) for line in (
+        f"vldrb.8 q{n + 1}, [%[w{n}]], #16", f"vmladava.s8 %[s{n}], q0, q{n + 1}")],
+    "letp lr, 2b",
+    "vmov q0[2], q0[0], %[s0], %[s2]", "vmov q0[3], q0[1], %[s1], %[s3]",
+    "vstrw.32 q0, [%[sums]], #16",
+    "ldr %[s0], %[next]", "add %[w0], %[w0], %[s0]",
+]
+
+DOTS = Step("sterna_dots_across", STEP + f"""\
+static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weights,
+                                          const int8_t *pixel, int32_t depth, int32_t blocks) {{
+{_SELECT}
+  const int8_t *x, *w0 = weights, *w1, *w2, *w3;
+  int32_t s0, s1, s2, s3, next = 4 * depth - ((depth + 15) & -16);
+  for (; blocks > 0; blocks--) {{
+    __asm__ volatile(
+{_lines(_BLOCK)}
+      : [s0] "=&Te"(s0), [s1] "=&Te"(s1), [s2] "=&Te"(s2), [s3] "=&Te"(s3), [w0] "+r"(w0),
+        [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [x] "=&r"(x), [sums] "+r"(sums)
+      : [pixel] "m"(pixel), [next] "m"(next), [depth] "r"(depth)
+      : "lr", "q0", "q1", "q2", "q3", "q4", "memory");
+  }}
+#else
+  for (blocks *= {CHANNELS}; blocks > 0; blocks--) {{
+    int32_t sum = 0;
+    for (int32_t at = 0; at < depth; at++) sum += pixel[at] * weights[at];
+    *sums++ = sum;
+    weights += depth;
+  }}
+#endif
+  return 0;
+}}""")
+
+# What is copied may be nothing.
+COPY = Step("sterna_copy_bytes", f"""\
+static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count) {{
+{_SELECT}
+  int8_t *at = to;
+  __asm__ volatile(
+    "wlstp.8 lr, %[count], 2f\\n"
+    "1:\\n\\t"
+    "vldrb.8 q0, [%[from]], #16\\n\\t"
+    "vstrb.8 q0, [%[at]], #16\\n\\t"
+    "letp lr, 1b\\n"
+    "2:"
+    : [at] "+r"(at), [from] "+r"(from) : [count] "r"(count) : "lr", "q0", "memory");
+#else
+  for (int32_t at = 0; at < count; at++) to[at] = from[at];
+#endif
+  return to + count;
+}}
+
+static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count) {{
+{_SELECT}
+  int8_t *at = to;
+  __asm__ volatile(
+    "wlstp.8 lr, %[count], 2f\\n\\t"
+    "vdup.8 q0, %[number]\\n"
+    "1:\\n\\t"
+    "vstrb.8 q0, [%[at]], #16\\n\\t"
+    "letp lr, 1b\\n"
+    "2:"
+    : [at] "+r"(at) : [count] "r"(count), [number] "r"(number) : "lr", "q0", "memory");
+#else
+  for (int32_t at = 0; at < count; at++) to[at] = (int8_t)number;
+#endif
+  return to + count;
+}}""")
+
+# Beside COPY, in any order.
+WINDOW = Step("sterna_copy_window", STEP + """\
+static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count);
+static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
+
+/* What a window reads, its corner being at a row and a column that may lie outside. */
+static STERNA_STEP int32_t sterna_copy_window(
+    int8_t *to, const int8_t *image, int32_t top, int32_t left, int32_t rows, int32_t columns,
+    int32_t depth, int32_t down, int32_t across, int32_t border) {
+  int32_t first = left < 0 ? -left : 0, last = columns - left;
+  first = first < across ? first : across;
+  last = last < across ? last : across;
+  last = last > first ? last : first;
+  int32_t before = first * depth, inside = (last - first) * depth, after = (across - last) * depth;
+  image += (top * columns + left) * depth;
+  for (int32_t row = top; row < top + down; row++) {
+    if (row < 0 || row >= rows) {
+      to = sterna_fill_bytes(to, border, across * depth);
+    } else {
+      to = sterna_fill_bytes(to, border, before);
+      to = sterna_copy_bytes(to, image + before, inside);
+      to = sterna_fill_bytes(to, border, after);
+    }
+    image += columns * depth;
+  }
+  return 0;
+}""")
+
+
+# ---- depthwise ----
+
+
+# Beside COPY, in any order.
+PLANE = Step("sterna_copy_plane", STEP + f"""\
+#if defined(__ARM_FEATURE_MVE)
+#include <arm_mve.h>
+#endif
+
+static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
+
+/* Up to four channels of some rows, with room for four, between the border's pixels. */
+static STERNA_STEP int32_t sterna_copy_plane(
+    int8_t *to, const int8_t *image, int32_t top, int32_t rows, int32_t columns, int32_t channels,
+    int32_t height, int32_t before, int32_t inside, int32_t after, int32_t border,
+    int32_t count) {{
+{_SELECT}
+  mve_pred16_t some = vctp32q((uint32_t)count);
+#endif
+  image += top * columns * channels;
+  for (int32_t row = top; row < top + height; row++) {{
+    const int8_t *from = image;
+    image += columns * channels;
+    if (row < 0 || row >= rows) {{
+      to = sterna_fill_bytes(to, border, (before + inside + after) * {QUAD});
+      continue;
+    }}
+    to = sterna_fill_bytes(to, border, before * {QUAD});
+    for (int32_t column = inside; column > 0; column--) {{
+{_SELECT}
+      vstrbq_p_s32(to, vldrbq_z_s32(from, some), some);
+#else
+      for (int32_t channel = 0; channel < count; channel++) to[channel] = from[channel];
+#endif
+      to += {QUAD};
+      from += channels;
+    }}
+    to = sterna_fill_bytes(to, border, after * {QUAD});
+  }}
+  return 0;
+}}""")
+
+
+def quad_dots(columns: int, stride: int, outputs: int) -> Step:
+    """Windows of so many columns over a plane of four channels, so many neighbours at a time."""
+    name = f"sterna_quad_dots_{columns}_{stride}_{outputs}"
+    row: list[str] = []
+    plain: list[str] = []
+    for tap in range(columns):
+        row.append("vldrb.s32 q6, [%[w]], #4")
+        for n in range(outputs):
+            at = QUAD * (n * stride + tap)
+            row += [f"vldrb.s32 q7, [%[x], #{at}]", "vmul.i32 q7, q7, q6",
+                    f"vadd.i32 q{n}, q{n}, q7"]
+            plain.append(f"        sums[{QUAD * n} + lane] += "
+                         f"x[{at} + lane] * w[{QUAD * tap} + lane];")
+    body = [
+        "dls lr, %[rows]", *[f"vmov.i32 q{n}, #0" for n in range(outputs)], "2:", *row,
+        "add %[x], %[x], %[pitch]", "le lr, 2b",
+        *[f"vstrw.32 q{n}, [%[sums]], #16" for n in range(outputs)],
+    ]
+    products = "\n".join(plain)
+    return Step(name, STEP + f"""\
+static STERNA_STEP int32_t {name}(
+    int32_t *sums, const int8_t *weights, const int8_t *plane, int32_t pitch, int32_t rows,
+    int32_t tiles) {{
+  for (; tiles > 0; tiles--) {{
+    const int8_t *x = plane, *w = weights;
+{_SELECT}
+    __asm__ volatile(
+{_lines(body)}
+      : [sums] "+r"(sums), [w] "+r"(w), [x] "+r"(x) : [pitch] "r"(pitch), [rows] "r"(rows)
+      : "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "memory");
+#else
+    for (int32_t at = 0; at < {QUAD * outputs}; at++) sums[at] = 0;
+    for (int32_t row = 0; row < rows; row++, x += pitch, w += {QUAD * columns}) {{
+      for (int32_t lane = 0; lane < {QUAD}; lane++) {{
+{products}
+      }}
+    }}
+    sums += {QUAD * outputs};
+#endif
+    plane += {QUAD * outputs * stride};
+  }}
+  return 0;
+}}""")

@@ -1,0 +1,86 @@
+"""Contractions of bytes across vectors: sixteen products added to a word at once (VMLADAVA)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array
+from sterna.schedule.across_kernel import AcrossKernel, copies_pixels
+from sterna.schedule.across_steps import CHANNELS
+from sterna.schedule.choose import choose
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.dot4 import INT32
+from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
+from sterna.schedule.kernel import Processor
+from sterna.te import Tensor
+
+# Bytes of a vector; sums that are kept at a time at most.
+VECTOR, MOST_CHANNELS = 16, 32
+# Instructions of a call with its loop's turn, of four sums beside their products, of four sums
+# that are rounded and stored, of sixteen products of four sums, of a window's row that is copied.
+CALLED, BEGUN, FINISHED, STEP, COPIED = 30, 18, 19, 10, 30
+
+
+class Across(PackedImplementation):
+    """Channels last, one group of channels, windows without gaps, bytes with a sign."""
+
+    name = "across"
+    wants = "a contraction of int8 with its channels last, in one group, without gaps"
+
+    def suits(self, made: Contraction) -> bool:
+        kinds = {str(made.data), str(made.weight)} == {"int8"} and made.out == INT32
+        return kinds and made.is_plain_image and not made.transposed and {*made.dilation} == {1}
+
+    def candidates(
+        self, made: Contraction, weights: Array, processor: Processor
+    ) -> Sequence[Candidate]:
+        if not processor.has_dot_across or not self.suits(made):
+            return []
+        most = min(MOST_CHANNELS, made.outputs)
+        offered = [*range(CHANNELS, most + 1, CHANNELS)] or [made.outputs]
+        costs = {channels: _instructions(made, channels) for channels in offered}
+        channels = choose("channels", offered, costs.__getitem__)
+        plan = Plan.of(self.name, channels=channels)
+        return [Candidate(plan, costs[channels], lambda: (packed(made, weights),),
+                          label=self.name)]
+
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        channels = plan.integer("channels")
+        fits = channels % CHANNELS == 0 and 0 < channels <= min(MOST_CHANNELS, made.outputs)
+        if not fits and not (channels == made.outputs < CHANNELS):
+            raise ValueError(
+                f"a turn has a multiple of {CHANNELS} channels, of at most {MOST_CHANNELS} or "
+                f"the {made.outputs} that there are, not {channels}"
+            )
+        expect_shape(operands, packed_shape(made))
+
+    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
+        plain: Array = operands[0][: made.outputs]
+        return plain.reshape(made.outputs, *made.window, made.depth)
+
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> AcrossKernel:
+        return AcrossKernel(made, plan.integer("channels"), out.concrete_shape[:-1])
+
+
+def packed_shape(made: Contraction) -> tuple[int, int]:
+    """Output channels, of which there are at least four, and all that a sum is made of."""
+    return max(CHANNELS, made.outputs), made.products
+
+
+def packed(made: Contraction, weights: Array) -> Array:
+    """Weights (O, window, I) as rows."""
+    rows = weights.reshape(len(weights), -1)
+    return np.pad(rows, [(0, packed_shape(made)[0] - len(rows)), (0, 0)])
+
+
+def _instructions(made: Contraction, channels: int) -> float:
+    blocks = -(-channels // CHANNELS)
+    each = BEGUN + STEP * -(-made.products // VECTOR) + FINISHED
+    copied = COPIED * made.window[0] if copies_pixels(made) else 0
+    return made.pixels * (-(-made.outputs // channels) * (CALLED + blocks * each) + copied)
+
+
+IMPLEMENTATION = Across()

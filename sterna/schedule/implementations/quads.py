@@ -1,0 +1,93 @@
+"""Depthwise convolutions of bytes, four channels in a vector (MVE)."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array
+from sterna.schedule.across_steps import MOST_SUMS, QUAD, REACH
+from sterna.schedule.choose import choose
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.dot4 import INT32
+from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
+from sterna.schedule.implementations.across import CALLED
+from sterna.schedule.kernel import Processor
+from sterna.schedule.quad_kernel import MOST_KEPT, QuadKernel, band_rows, plane_columns
+from sterna.te import Tensor
+
+# Instructions of four sums that are rounded and stored, of four bytes that are copied.
+FINISHED, COPIED = 15, 5
+
+
+class Quads(PackedImplementation):
+    """Channels last, any window without gaps."""
+
+    name = "quads"
+    wants = "a depthwise convolution of int8 with its channels last, without gaps"
+
+    def suits(self, made: Contraction) -> bool:
+        kinds = {str(made.data), str(made.weight)} == {"int8"} and made.out == INT32
+        steps = made.rank == 2 and {*made.dilation} == {1}
+        places = made.is_depthwise and made.channels_last and not made.transposed
+        return kinds and steps and places and made.macs > 0 and bool(_tiles(made))
+
+    def candidates(
+        self, made: Contraction, weights: Array, processor: Processor
+    ) -> Sequence[Candidate]:
+        if not processor.has_dot_across or not self.suits(made):
+            return []
+        found = {outputs: _instructions(made, outputs) for outputs in _tiles(made)}
+        outputs = choose("tile", list(found), found.__getitem__)
+        plan = Plan.of(self.name, outputs=outputs)
+        return [Candidate(plan, found[outputs], lambda: (packed(made, weights),), label=self.name)]
+
+    def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
+        outputs = plan.integer("outputs")
+        if outputs not in _tiles(made):
+            raise ValueError(f"a tile has one of {_tiles(made)} results of a row, not {outputs}")
+        expect_shape(operands, packed_shape(made))
+
+    def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
+        channels_first = operands[0].transpose(0, 3, 1, 2)
+        return channels_first.reshape(-1, *made.window, 1)[: made.outputs]
+
+    def kernel(
+        self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
+    ) -> QuadKernel:
+        return QuadKernel(made, plan.integer("outputs"))
+
+
+def packed_shape(made: Contraction) -> tuple[int, int, int, int]:
+    """Four channels, window, channel of the four."""
+    return -(-made.outputs // QUAD), *made.window, QUAD
+
+
+def packed(made: Contraction, weights: Array) -> Array:
+    """Weights (C, window, 1), filled up with channels of zeros."""
+    whole = np.pad(weights[..., 0], [(0, -made.outputs % QUAD), (0, 0), (0, 0)])
+    fours = whole.reshape(-1, QUAD, *made.window).transpose(0, 2, 3, 1)
+    return np.ascontiguousarray(fours)
+
+
+def _tiles(made: Contraction) -> list[int]:
+    """Results of a row whose sums fit into registers, and that loads reach from the first."""
+    return [
+        outputs for outputs in range(1, min(MOST_SUMS, made.result[1]) + 1)
+        if QUAD * ((outputs - 1) * made.strides[1] + made.window[1] - 1) <= REACH
+    ]
+
+
+def _instructions(made: Contraction, outputs: int) -> float:
+    columns = plane_columns(made, outputs)
+    band = band_rows(made, columns)
+    rows = made.result[0] // band * ((band - 1) * made.strides[0] + made.window[0])
+    tiles = -(-made.result[1] // outputs)
+    tile = 6 + 2 * outputs + made.window[0] * (2 + made.window[1] * (1 + 3 * outputs))
+    calls = -(-tiles * outputs // max(outputs, MOST_KEPT))
+    row = calls * CALLED + tiles * tile + FINISHED * made.result[1]
+    quads = made.batch * -(-made.outputs // QUAD)
+    return quads * (COPIED * rows * columns + made.result[0] * row)
+
+
+IMPLEMENTATION = Quads()

@@ -1,0 +1,26 @@
+"""Small networks to tune."""
+
+from pathlib import Path
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper, numpy_helper
+
+LAYER = "1x12x12x16 * 32x3x3x16 -> 1x12x12x32 float32"
+
+
+def two_convolutions(folder: Path) -> Path:
+    """A convolution and a pointwise one, as a file."""
+    rng = np.random.default_rng(0)
+    weights = {"w": (32, 16, 3, 3), "v": (24, 32, 1, 1)}
+    graph = helper.make_graph(
+        [helper.make_node("Conv", ["x", "w"], ["y"], pads=[1] * 4),
+         helper.make_node("Relu", ["y"], ["r"]), helper.make_node("Conv", ["r", "v"], ["z"])],
+        "small", [helper.make_tensor_value_info("x", TensorProto.FLOAT, (1, 16, 12, 12))],
+        [helper.make_tensor_value_info("z", TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(rng.standard_normal(s).astype("float32") / 8, n)
+         for n, s in weights.items()],
+    )
+    path = folder / "small.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)]), path)
+    return path
