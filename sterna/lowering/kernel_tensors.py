@@ -131,7 +131,11 @@ class _Translator:
             )
         operands = [self.values[id(arg)] for arg in call.args]
         given = {tensor.op for value in operands for tensor in flatten(value)}
-        made = record.compute(call.attrs, call.checked_type, *operands)
+        made = None
+        if self.gpu is not None and record.compute_by_threads is not None:
+            made = record.compute_by_threads(call.attrs, call.checked_type, *operands)
+        if made is None:
+            made = record.compute(call.attrs, call.checked_type, *operands)
         value = list(made) if isinstance(made, list | tuple) else made
         if isinstance(call.checked_type, TupleType) and not isinstance(value, list):
             value = [value]

@@ -81,6 +81,33 @@ class AxisRows:
             yield width, at
 
     @contextmanager
+    def each_part(
+        self, ib: IRBuilder, parts: int
+    ) -> Iterator[tuple[Any, Any, Callable[[Any], tuple[Any, ...]]]]:
+        """A loop over parts of all rows, as many of each, which threads share; extents are numbers.
+
+        Gives the number of the row, that of the part, and what turns a place into indices.
+        """
+        kind = index_type(self.count * parts)
+        with ib.for_range(
+            0, self.count * parts, name="number", dtype=kind, kind="parallel"
+        ) as number:
+            across = self.lie_side_by_side
+            line = ib.let("line", number % self.count if across else number // parts)
+            part = ib.let("part", number // self.count if across else number % parts)
+            around = unravel(line, self.others)
+
+            def at(place: ExprLike) -> tuple[ExprLike, ...]:
+                return (*around[: self.axis], place, *around[self.axis :])
+
+            yield line, part, at
+
+    @property
+    def is_static(self) -> bool:
+        """Whether all extents are known and there are elements."""
+        return all(isinstance(dim, int) and dim > 0 for dim in self.shape)
+
+    @contextmanager
     def _lines(self, ib: IRBuilder, extents: Sequence[Dim]) -> Iterator[list[Any]]:
         """One loop over all of these extents; gives where it is in each."""
         count = product(extents)

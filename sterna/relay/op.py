@@ -193,6 +193,9 @@ class OpRecord(Generic[AttrsType]):
     """reference(attrs, *arrays): the result in NumPy; also how constants are folded."""
     compute: CallRule[AttrsType, Any] | None = None
     """compute(attrs, out_type, *tensors): tensor expressions; a tuple argument comes as a list."""
+    compute_by_threads: CallRule[AttrsType, Any] | None = None
+    """The same for devices of many threads, which steps that follow each other leave idle; gives
+    None for a call that has nothing better than what all targets compute."""
     schedules: Mapping[str, Callable[[Any], None]] = field(default_factory=dict)
     """schedules[key](kernel): how a kernel with this anchor runs on targets that have a key, such
     as cpu; targets' own files add others, and without one the shape of its loops decides."""

@@ -29,3 +29,16 @@ def test_updates_of_one_axis_alone_are_one_threads() -> None:
     places = relay.var("i", shape=(4,), dtype="int64")
     made = lowered(relay.scatter_elements(var("x", 6), places, var("y", 4)), "opencl")
     assert str(made.function).count("range(1):  # thread threadIdx.x") == 1
+
+
+def test_sorts_and_scans_leave_no_thread_alone() -> None:
+    for made in (relay.topk(var("x", 2, 40), k=3, ret_type="values"),
+                 relay.cumsum(var("x", 3, 70), axis=1)):
+        function = lowered(made, "opencl").function
+        assert "range(1):  # thread threadIdx.x" not in str(function)
+        x = np.random.default_rng(0).standard_normal(
+            [int(n) for n in function.buffers[0].shape]).astype("float32")
+        wanted = -np.sort(-x, 1)[:, :3] if x.shape[1] == 40 else np.cumsum(x, 1)
+        out = np.zeros_like(wanted)
+        run_on_device(loop_pipeline.run(function), x, out, seed=1)
+        np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)

@@ -1,5 +1,6 @@
 """Prefix sums and products (scans): of all elements up to each along an axis."""
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -19,6 +20,9 @@ from sterna.schedule.products import AS_DATA, wide
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+# Shorter rows are not worth three steps.
+SHORTEST_IN_PARTS = 64
 
 
 @attributes
@@ -94,6 +98,62 @@ def _compute(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> Ca
     return build_it
 
 
+def _compute_by_threads(
+    name: str, combine: Callable[[Expr, Expr], Expr], start: int
+) -> Callable[..., Tensor | None]:
+    """Totals of parts of each row first, then of all parts before each, then each part's own."""
+
+    def build_it(attrs: ScanopAttrs, out: TensorType, data: Tensor) -> Tensor | None:
+        shape = dims_of(data)
+        flat = attrs.axis is None
+        axis = 0 if attrs.axis is None else axis_of(attrs.axis, data.ndim)
+        rows = AxisRows([product(shape)] if flat else shape, axis)
+        if not rows.is_static or rows.length < SHORTEST_IN_PARTS:
+            return None
+        kind, length = wide(out.dtype), rows.length
+        size = 1 << (math.isqrt(length) - 1).bit_length()
+        parts = -(-length // size)
+
+        def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+            totals = ib.allocate(kind, (rows.count * parts,), name="totals")
+
+            def over_part(part: Expr, start_value: Expr, take: Callable[..., None]) -> Variable:
+                total = variable(ib, kind, "total", start_value)
+                end = build.minimum(part * size + size, length)
+                with ib.for_range(part * size, end, name="k") as k:
+                    take(total, length - 1 - k if attrs.reverse else k)
+                return total
+
+            def read(at: Callable[[Expr], tuple[Expr, ...]], place: Expr) -> Expr:
+                return build.cast(kind, ins[0][tuple(unravel(place, shape)) if flat else at(place)])
+
+            with rows.each_part(ib, parts) as (line, part, at):
+                total = over_part(part, build.const(start, kind), lambda total, place: total.set(
+                    combine(total.get(), read(at, place))))
+                totals[line * parts + part] = total.get()
+            with rows.each_part(ib, 1) as (line, _, _):
+                before = variable(ib, kind, "before", build.const(start, kind))
+                with ib.for_range(0, parts, name="part") as part:
+                    own = ib.let("own", totals[line * parts + part])
+                    totals[line * parts + part] = before.get()
+                    before.set(combine(before.get(), own))
+
+            with rows.each_part(ib, parts) as (line, part, at):
+
+                def write(total: Variable, place: Expr) -> None:
+                    if attrs.exclusive:
+                        outs[0][at(place)] = build.cast(out.dtype, total.get())
+                    total.set(combine(total.get(), read(at, place)))
+                    if not attrs.exclusive:
+                        outs[0][at(place)] = build.cast(out.dtype, total.get())
+
+                over_part(part, totals[line * parts + part], write)
+
+        return statements(out, [data], fill, f"T_{name}")[0]
+
+    return build_it
+
+
 def _reference(combine: Callable[..., Array], start: int) -> Callable[..., Array]:
     def reference(attrs: ScanopAttrs, data: Array) -> Array:
         made = numpy_dtype(attrs.dtype) if attrs.dtype else data.dtype
@@ -126,6 +186,7 @@ _CASES = [
     Case((np.array(3.0, "float32"),)),
     Case(((2, 3, 2, 70),), {"axis": 1, "reverse": True}),
     Case((((3, 64), "float16"),), {"axis": 0, "exclusive": True}, tolerance=2e-3),
+    Case(((2, 75, 5),), {"axis": 1, "reverse": True}),
 ]
 
 register(OpRecord(
@@ -134,6 +195,7 @@ register(OpRecord(
     attrs=ScanopAttrs,
     infer=_infer,
     compute=_compute("cumsum", build.add, 0),
+    compute_by_threads=_compute_by_threads("cumsum", build.add, 0),
     reference=_reference(np.cumsum, 0),
     pattern=OPAQUE,
     mixed_precision="never",
@@ -148,6 +210,7 @@ register(OpRecord(
     attrs=ScanopAttrs,
     infer=_infer,
     compute=_compute("cumprod", build.mul, 1),
+    compute_by_threads=_compute_by_threads("cumprod", build.mul, 1),
     reference=_reference(np.cumprod, 1),
     pattern=OPAQUE,
     mixed_precision="never",

@@ -15,7 +15,7 @@ from sterna.op.dynamic import DimsLike, known, to_static
 from sterna.op.indexing import as_dims, dims_of
 from sterna.op.ordering import key_type, order_along
 from sterna.op.radix_sort import first_of_line, order_key, order_key_type
-from sterna.op.statements import statements
+from sterna.op.statements import statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -24,6 +24,9 @@ from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+
+# Pairs of elements that threads compare at most; longer rows are sorted one after the other.
+MOST_COMPARED = 1 << 31
 
 
 @attributes
@@ -105,6 +108,39 @@ def _sorted(
     return statements(out, [data], fill, name)
 
 
+def _ranked(
+    attrs: SortAttrs | ArgsortAttrs | TopKAttrs, out: Type, data: Tensor, wanted: Sequence[str],
+    name: str,
+) -> list[Tensor] | None:
+    """The same by threads: each counts what comes before one element, and puts it there."""
+    rows = AxisRows(dims_of(data), axis_of(attrs.axis, data.ndim))
+    if not rows.is_static or rows.count * rows.length**2 > MOST_COMPARED:
+        return None
+    held = key_type(data.dtype)
+    key, length = order_key_type(held), rows.length
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        count = as_dims(outs[0].shape)[rows.axis]
+        keys = ib.allocate(key, (rows.count * length,), name="keys")
+        with rows.each_part(ib, length) as (line, place, at):
+            value = build.cast(held, ins[0][at(place)])
+            keys[line * length + place] = order_key(value, attrs.is_ascend)
+        with rows.each_part(ib, length) as (line, place, at):
+            own = ib.let("own", keys[line * length + place])
+            rank = variable(ib, index_type(length), "rank", 0)
+            with ib.for_range(0, length, name="other", dtype=str(place.dtype)) as other:
+                found = ib.let("found", keys[line * length + other])
+                first = build.logical_or(
+                    found < own, build.logical_and(found.equal(own), other < place))
+                rank.set(rank.get() + build.select(first, 1, 0))
+            with ib.if_scope(rank.get() < count):
+                for result, what in zip(outs, wanted, strict=True):
+                    made = ins[0][at(place)] if what == "values" else place
+                    result[at(rank.get())] = build.cast(result.dtype, made)
+
+    return statements(out, [data], fill, name)
+
+
 def _infer_sort(attrs: SortAttrs, data: Type) -> TensorType:
     kind = tensor(data, "data")
     axis_of(attrs.axis, kind.ndim)
@@ -147,6 +183,7 @@ register(OpRecord(
     attrs=SortAttrs,
     infer=_infer_sort,
     compute=lambda attrs, out, data: _sorted(attrs, out, data, ["values"], "T_sort")[0],
+    compute_by_threads=lambda *call: _ranked(*call, ["values"], "T_sort"),
     reference=_reference_sort,
     pattern=OPAQUE,
     cases=[*_CASES, Case((np.array([2**63, 1, 2**64 - 1, 0], "uint64"),))],
@@ -159,6 +196,7 @@ register(OpRecord(
     attrs=ArgsortAttrs,
     infer=_infer_argsort,
     compute=lambda attrs, out, data: _sorted(attrs, out, data, ["indices"], "T_argsort")[0],
+    compute_by_threads=lambda *call: _ranked(*call, ["indices"], "T_argsort"),
     reference=_reference_argsort,
     pattern=OPAQUE,
     cases=[*_CASES[:4], Case((((70,), "int32"),), {"dtype": "int64"}),
@@ -245,6 +283,8 @@ register(OpRecord(
     attrs=TopKAttrs,
     infer=_infer_topk,
     compute=_compute_topk,
+    compute_by_threads=lambda attrs, out, data: _ranked(
+        attrs, out, data, _wanted(attrs), "T_topk"),
     reference=_reference_topk,
     builder=_topk,
     pattern=OPAQUE,

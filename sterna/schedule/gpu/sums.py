@@ -7,7 +7,7 @@ share the sum. Few results of very long sums are made in two steps, the first of
 
 import math
 
-from sterna.schedule.gpu.access import lanes_along, lies_along
+from sterna.schedule.gpu.access import lanes_along, lies_along, reads_of
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
@@ -22,6 +22,8 @@ LONG = 1024
 OWN_STEPS = 8
 # Results side by side that a row of threads has.
 COLUMNS = 32
+# Bytes that a thread reads of a row: a warp has a line of memory then.
+WORD = 4
 # Rows of threads in a block, each with a result of its own.
 ROWS = (8, 4, 2, 1)
 # Blocks that keep a device busy, and the least elements of a sum that are worth a block of its
@@ -78,7 +80,7 @@ def _in_parts(kernel: Kernel, stage: Stage, limits: Limits) -> None:
     results = math.prod(extents_of(stage.op.axis))
     length = math.prod(extents_of(stage.op.reduce_axis))
     across = bool(stage.op.axis) and lies_along(stage, stage.op.axis[-1])
-    columns = COLUMNS * lanes_along(stage, stage.op.axis[-1]) if across else 1
+    columns = COLUMNS * _lanes_across(stage) if across else 1
     blocks = -(-results // columns)
     parts = min(BUSY // max(blocks, 1), length // (PART_ACROSS if across else PART))
     if parts < 2:
@@ -101,7 +103,7 @@ def _in_parts(kernel: Kernel, stage: Stage, limits: Limits) -> None:
 def _sum_columns(stage: Stage, limits: Limits) -> None:
     """Parts of sums across rows, into memory: a thread has a vector of them, and rows of threads
     share these."""
-    lanes = lanes_along(stage, stage.op.axis[-1])
+    lanes = _lanes_across(stage)
     *outer, last = stage.op.axis
     pieces, lane = stage.split(last, factor=lanes)
     blocks, column = stage.split(pieces, factor=COLUMNS)
@@ -115,6 +117,12 @@ def _sum_columns(stage: Stage, limits: Limits) -> None:
     stage.bind(row, thread_axis("threadIdx.y"))
     if lanes > 1:
         stage.vectorize(lane)
+
+
+def _lanes_across(stage: Stage) -> int:
+    """Neighbouring sums that a thread has: what it reads of them is a word, for a warp a line."""
+    widths = [read.tensor.dtype.bytes for read in reads_of(stage) or ()]
+    return min(lanes_along(stage, stage.op.axis[-1]), max(1, WORD // min(widths, default=WORD)))
 
 
 def _by_rows(stage: Stage, result: Stage, limits: Limits) -> None:

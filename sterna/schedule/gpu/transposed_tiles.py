@@ -172,10 +172,11 @@ def _inlined(out: Tensor, at: tuple[Expr, ...]) -> Expr | None:
         count += 1
         if isinstance(op, PlaceholderOp):
             return None
-        fits = fits and count <= MOST_LOADS and (
-            isinstance(op, ComputeOp) and not op.reduce_axis and op.num_outputs == 1)
-        if not fits:
+        one = isinstance(op, ComputeOp) and not op.reduce_axis and op.num_outputs == 1
+        if not one or count > MOST_LOADS:
+            fits = False
             return None
+        assert isinstance(op, ComputeOp)
         places = {axis.var: index for axis, index in zip(op.axis, indices, strict=True)}
         return replace_loads(substitute(op.body[0], places), loaded)
 

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
 
+from sterna.arith import Analyzer, substitute
+from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.schedule.choose import choose
 from sterna.schedule.default import extents_of
@@ -17,11 +19,12 @@ from sterna.schedule.gpu.limits import Limits
 from sterna.te import IterVar, Stage
 
 SIDES = (1, 2, 4, 7, 8)
+WIDTHS = (4, 2, 1)
 MOST_OUTPUTS = 16
 # Steps of a window that are written out: what neighbours share shows only then.
 MOST_STEPS = 25
 # Sums, and what is read for one row of windows, that a thread has in registers.
-MOST_REGISTERS = 96
+MOST_REGISTERS = 72
 # Threads that keep a device busy.
 BUSY_THREADS = 132 * 256
 # Instructions to load a vector, and to convert an element.
@@ -55,18 +58,22 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
         return alone
     sizes = extents_of(result.op.axis)
     elements = math.prod(sizes)
-    sides = [[side for side in SIDES if sizes[place] % side == 0] for place, _ in slides]
-    widths = [n for n in (8, 4, 2, 1) if n <= lanes]
-    windows = [steps[list(total.op.reduce_axis).index(step)] for _, step in slides]
+    sides = [[side for side in SIDES if sizes[place] % side == 0] for place, _, _ in slides]
+    widths = [n for n in WIDTHS if n <= lanes]
+    windows = [steps[list(total.op.reduce_axis).index(step)] for _, step, _ in slides]
+    strides = [stride for _, _, stride in slides]
     weighted = len(total.op.input_tensors) > 1
     tiles = [
-        WindowTile(tuple(place for place, _ in slides), tuple(chosen), width)
+        WindowTile(tuple(place for place, _, _ in slides), tuple(chosen), width)
         for chosen, width in product(list(product(*sides)), widths)
         if math.prod(chosen) <= MOST_OUTPUTS
     ]
 
     def cost(tile: WindowTile) -> float:
-        seen = [side + window - 1 for side, window in zip(tile.sizes, windows, strict=True)]
+        seen = [
+            (side - 1) * stride + window
+            for side, stride, window in zip(tile.sizes, strides, windows, strict=True)
+        ]
         row = math.prod(seen[1:]) * tile.lanes
         taken = tile.outputs * tile.lanes + row + (math.prod(steps) * tile.lanes if weighted else 0)
         loads = math.prod(seen) + (math.prod(steps) if weighted else 0)
@@ -78,14 +85,18 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
     return choose("windows of a thread", tiles, cost) if tiles else alone
 
 
-def _slides(total: Stage) -> Sequence[tuple[int, IterVar]]:
-    """The axes, but the last, that are read together with steps of the window, each with its."""
-    found: dict[int, IterVar] = {}
+def _slides(total: Stage) -> Sequence[tuple[int, IterVar, int]]:
+    """The axes, but the last, that are read together with steps of the window: each with its step,
+    and how far the window moves."""
+    found: dict[int, tuple[int, IterVar, int]] = {}
     for load in reads_of(total) or ():
         for index in load.indices:
             used = set(variables_in(index))
             steps = [step for step in total.op.reduce_axis if step.var in used]
             places = [n for n, axis in enumerate(total.op.axis[:-1]) if axis.var in used]
             if len(steps) == 1 and len(places) == 1:
-                found[places[0]] = steps[0]
-    return sorted(found.items())
+                var = total.op.axis[places[0]].var
+                moved = Analyzer().simplify(substitute(index, {var: var + 1}) - index)
+                stride = build.int_value(moved) or 1
+                found[places[0]] = places[0], steps[0], stride
+    return [found[place] for place in sorted(found)]
