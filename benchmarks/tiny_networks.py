@@ -20,6 +20,7 @@ from pathlib import Path
 from rows import Row, show_rows
 
 from sterna.frontend.tflite.schema import Subgraph, read_model
+from sterna.micro.elf import read_program
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,7 @@ METERS = {
     "mps3_an547": Meter("Cortex-M55", "mps3-an547", 31.25,
                         {"kws": 0.84, "resnet8": 0.36, "vww": 0.72, "ad01": 0.58}),
 }
+MOST_CODE = 16 * 1024
 # The largest set of live tensors.
 ARENAS = {"kws": 16_000, "resnet8": 49_152, "vww": 55_296, "ad01": 768}
 
@@ -104,12 +106,15 @@ def measure(path: Path, board: str, folder: Path) -> list[Row]:
         raise RuntimeError(f"{path.name} gave no count: {run.stdout}{run.stderr}")
     instructions = int(ticks[1], 16) * meter.tick
     count = products(read_model(path.read_bytes()).subgraphs[0])
+    stored = read_program(project / "build" / "program.elf").stored_bytes
+    code = stored - memory["constants"] - memory["input_bytes"]
     known = next((name for name in ARENAS if name in path.stem), "")
     free = float("inf")
     return [
         Row(f"{path.stem}: instructions", instructions / 1e6, "million", free, True),
         Row(f"{path.stem}: per product", instructions / max(count, 1), "instructions",
             meter.bounds.get(known, free), True, f"{count} products"),
+        Row(f"{path.stem}: code", code, "bytes", MOST_CODE, True, "with start-up"),
         Row(f"{path.stem}: arena", memory["arena"], "bytes", ARENAS.get(known, free), True),
     ]
 

@@ -12,6 +12,7 @@ import numpy as np
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
+from sterna.cli.micro_layers import count_layers, expect_counter, layers_text, used_of
 from sterna.cli.models import add_shapes, expect_folder, model_files, parse_count
 from sterna.cli.output import add_json, progress, show
 from sterna.cli.run import outputs_table, summary
@@ -81,6 +82,10 @@ def add_to(commands: "Subparsers") -> None:
         help="show what the board gives, and how far that is from what this machine gives",
     )
     parser.add_argument(
+        "--layers", action="store_true",
+        help="count the instructions of each kernel, in QEMU: not cycles, which only boards know",
+    )
+    parser.add_argument(
         "--flash", action="store_true", help="bring the program to the board in the end"
     )
     parser.add_argument(
@@ -107,6 +112,8 @@ def run(options: argparse.Namespace) -> int:
     if options.and_run and options.project_type != EXAMPLE:
         raise UsageError("--run is for projects of the type example_project")
     platform, board = find_board(options.board, options.platform)
+    if options.layers:
+        expect_counter(board, can_emulate() and options.project_type == EXAMPLE)
     with tempfile.TemporaryDirectory() as name:
         with progress(options):
             with stage("import the model"):
@@ -122,6 +129,9 @@ def run(options: argparse.Namespace) -> int:
                     project.build()
                 data = {**_memory(project, program, platform, board), "project": options.output}
                 made, data["stack"], data["note"] = _measure(options, project, board)
+                if options.layers:
+                    with stage("count the instructions of kernels"):
+                        data["layers"] = count_layers(project, program, board, options.seconds)
             if not options.json:
                 print(_memory_text(data), flush=True)
             with progress(options):
@@ -255,9 +265,9 @@ def _agreement(made: ExampleRun, graph: Graph, inputs: Mapping[str, Any]) -> dic
 
 def _memory_text(data: Mapping[str, Any]) -> str:
     rows = [
-        ("flash", data["flash"], f"of {data['flash_of_board']}"),
+        ("flash", data["flash"], used_of(data["flash"], data["flash_of_board"])),
         ("  of it constants", data["constants"], "weights"),
-        ("RAM", data["ram"], f"of {data['ram_of_board']}"),
+        ("RAM", data["ram"], used_of(data["ram"], data["ram_of_board"])),
         ("  of it arena", data["arena"], "intermediate results"),
         ("stack", "?" if data["stack"] is None else data["stack"], data["note"]),
     ]
@@ -268,6 +278,8 @@ def _memory_text(data: Mapping[str, Any]) -> str:
             ("", [row[2] for row in rows]),
         ]),
     ]
+    if "layers" in data:
+        lines += ["", layers_text(data["layers"])]
     if data["project"]:
         lines += ["", f"the project is in {data['project']}"]
     return "\n".join(lines)

@@ -17,6 +17,7 @@ from sterna.driver.export import export_library
 from sterna.driver.factory import GraphExecutorFactoryModule, check_name
 from sterna.driver.operator_module import OperatorModule
 from sterna.ir.module import IRModule
+from sterna.lowering.entry import kernels_called
 from sterna.lowering.graph import Graph
 from sterna.relay.expr import Function
 from sterna.runtime import NDArray, PackedFunc
@@ -54,6 +55,8 @@ class AOTProgram:
         self.inputs = program.entry.inputs
         self.outputs = program.entry.outputs
         self.operator_workspaces = program.operator_workspaces
+        self.kernels = kernels_called(program.entry.function)
+        """In the order of their calls, with the layers of the model that each computes."""
         self._code = program.code
         self._report = program.report
 

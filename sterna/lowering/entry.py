@@ -22,7 +22,16 @@ from sterna.lowering.storage import (
 )
 from sterna.lowering.work import bytes_of
 from sterna.support.dtype import DataType
-from sterna.tir.stmt import Buffer, BufferLoad, Evaluate, PrimFunc, Stmt, nothing, seq
+from sterna.tir.stmt import (
+    Buffer,
+    BufferLoad,
+    Evaluate,
+    PrimFunc,
+    Stmt,
+    nothing,
+    seq,
+    statements_in,
+)
 from sterna.tir.usmp import PoolPlan
 
 INT64, UINT8 = DataType("int64"), DataType("uint8")
@@ -87,6 +96,24 @@ def make_entry(
 ) -> EntryFunction:
     """The function of that name which runs a graph."""
     return _Maker(graph, layout or Layout(), constants or ConstantLayout()).run(name)
+
+
+def kernels_called(entry: PrimFunc) -> list[tuple[str, tuple[str, ...]]]:
+    """The kernels that a network's function calls, in their order, with the layers of each."""
+    called: list[str] = []
+    for step in statements_in(entry.body):
+        call = step.value if isinstance(step, Evaluate) else None
+        if isinstance(call, Call) and call.op == "try_call":
+            (kernel, *_) = call.args
+            assert isinstance(kernel, StringImm)
+            called.append(kernel.value)
+    left = {name: list(entry.attrs.get("sources", {}).get(name, ())) for name in called}
+    each = {name: len(left[name]) // called.count(name) for name in left}
+    found = []
+    for name in called:  # those of one kernel share its layers in their order
+        found.append((name, tuple(left[name][: each[name]])))
+        del left[name][: each[name]]
+    return found
 
 
 def declare(entry: PrimFunc) -> list[PrimFunc]:

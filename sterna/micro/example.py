@@ -17,6 +17,7 @@ Array = np.ndarray[Any, Any]
 _HEAD = re.compile(r"output (\d+) (\w+)\[([\d, ]*)\] (.*)")
 _ELEMENT = re.compile(r"0x([0-9a-f]+)\b.*")
 _STACK = re.compile(r"stack (\d+)")
+_KERNEL = re.compile(r"kernel \d+ (\d+)")
 
 
 class ExampleError(RuntimeError):
@@ -34,6 +35,8 @@ class ExampleRun:
     outputs: dict[str, Array]
     stack_bytes: int
     """The most stack that was in use; 0 if the platform does not know."""
+    kernel_ticks: tuple[int, ...] = ()
+    """What each kernel took, where the program was built with -DSTERNA_PROFILE."""
 
 
 def run_example(
@@ -65,6 +68,7 @@ def read_example(text: str) -> ExampleRun:
     """The outputs in what an example program printed, bit by bit."""
     outputs: dict[str, Array] = {}
     stack, lines = 0, text.splitlines()
+    ticks = [int(found[1]) for line in lines if (found := _KERNEL.fullmatch(line))]
     for place, line in enumerate(lines):
         if head := _HEAD.fullmatch(line):
             shape = tuple(int(part) for part in head[3].split(",") if part.strip())
@@ -72,7 +76,7 @@ def read_example(text: str) -> ExampleRun:
             outputs[name] = _array(lines[place + 1 :], head[2], shape)
         elif found := _STACK.fullmatch(line):
             stack = int(found[1])
-    return ExampleRun(outputs, stack)
+    return ExampleRun(outputs, stack, tuple(ticks))
 
 
 def _array(lines: list[str], dtype: str, shape: tuple[int, ...]) -> Array:

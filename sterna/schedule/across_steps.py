@@ -189,6 +189,7 @@ def quad_dots(columns: int, stride: int, outputs: int) -> Step:
         *[f"vstrw.32 q{n}, [%[sums]], #16" for n in range(outputs)],
     ]
     products = "\n".join(plain)
+    # loads that widen take addresses in the first eight registers
     return Step(name, STEP + f"""\
 static STERNA_STEP int32_t {name}(
     int32_t *sums, const int8_t *weights, const int8_t *plane, int32_t pitch, int32_t rows,
@@ -198,7 +199,7 @@ static STERNA_STEP int32_t {name}(
 {_SELECT}
     __asm__ volatile(
 {_lines(body)}
-      : [sums] "+r"(sums), [w] "+r"(w), [x] "+r"(x) : [pitch] "r"(pitch), [rows] "r"(rows)
+      : [sums] "+r"(sums), [w] "+l"(w), [x] "+l"(x) : [pitch] "r"(pitch), [rows] "r"(rows)
       : "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "memory");
 #else
     for (int32_t at = 0; at < {QUAD * outputs}; at++) sums[at] = 0;

@@ -235,6 +235,7 @@ class CallWriter(ExprWriter):
 
     def _try_call(self, expr: E.Call, lane: str) -> Text:
         name = self.function_name(_name(expr), len(expr.args) - 1)
+        self.kernel_begins()
         self.line(f"if ({name}({self.args(expr.args[1:], lane)}) != 0) {{")
         self.depth += 1
         self.fail()
@@ -269,6 +270,10 @@ class CallWriter(ExprWriter):
 
     def function_name(self, name: str, count: int) -> str:
         """The C name of a function of the same module."""
+        raise NotImplementedError
+
+    def kernel_begins(self) -> None:
+        """Where a network's function calls its next kernel; nothing elsewhere."""
         raise NotImplementedError
 
     # ---- packed arguments ----

@@ -60,6 +60,15 @@ static char *sterna_put_number(char *at, int64_t value) {
   return at;
 }"""
 
+# Who wants to know what each kernel takes defines STERNA_PROFILE, and this function.
+BEGINS = """\
+#if defined(STERNA_PROFILE)
+extern void sterna_kernel_begins(int32_t number);
+#define STERNA_BEGINS(number) sterna_kernel_begins(number)
+#else
+#define STERNA_BEGINS(number)
+#endif"""
+
 PARALLEL = f"""\
 static int32_t sterna_parallel(int (*body)(int32_t, int32_t, void *), void *data, int64_t extent) {{
   const struct sterna_host *host = (const struct sterna_host *)__sterna__host;
@@ -232,6 +241,7 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "check_array": (("fail", "any_tensor", "tensor"), CHECK_ARRAY),
     "call": (("host", "fail", "any"), CALL),
     "prefetch": ((), PREFETCH),
+    "begins": ((), BEGINS),
     "load_word": ((), LOAD_WORD),
     **{name: ((), text) for name, text in HALVES.items()},
 }

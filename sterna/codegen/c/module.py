@@ -87,7 +87,9 @@ def generate(
     texts = imported_texts([func for part in modules for func in part.functions], "c")
     # An imported text declares what it defines, with types that are more than an address.
     imported = {name for text in texts for name in re.findall(r"\b(\w+)\s*\(", text)}
-    shared = ModuleState(imported=imported, names=Names(imported), vectors=vectors)
+    shared = ModuleState(
+        imported=imported, names=Names(imported), is_program=is_program, vectors=vectors
+    )
     parts: list[str] = []
     prototypes: list[str] = []
     for part in modules:

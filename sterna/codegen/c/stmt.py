@@ -50,6 +50,8 @@ class ModuleState:
     names: Names = field(default_factory=Names)
     slots: dict[str, None] = field(default_factory=dict)
     aligned: bool = False
+    is_program: bool = False
+    """Whether it is part of a program, and no loader's."""
     vectors: bool = False
     """Whether vectors of words are written with MVE's intrinsics, beside plain C."""
 
@@ -57,7 +59,7 @@ class ModuleState:
         """The same file, but functions that do not see those before."""
         return ModuleState(
             self.helpers, self.externs, self.imported, names=self.names, slots=self.slots,
-            vectors=self.vectors,
+            is_program=self.is_program, vectors=self.vectors,
         )
 
 
@@ -85,6 +87,7 @@ class FunctionWriter(RepackWriter):
         self.imported = module.imported
         self.tasks: list[str] = []
         self.in_task = False
+        self.kernels = 0
         self.blocks: list[str] = []
         # Addresses that are bound inside a packed function have the type of their buffer.
         self.buffer_of: dict[int, Buffer] = {}
@@ -131,6 +134,8 @@ class FunctionWriter(RepackWriter):
 
     def _finish(self, head: str) -> str:
         self.stmt(self.func.body)
+        if self.kernels:
+            self.line("STERNA_BEGINS(-1);")
         self.line("return 0;")
         body = "\n".join([f"{head} {{", *_settled(self.lines), "}"])
         return "\n\n".join([*self.tasks, body])
@@ -142,6 +147,12 @@ class FunctionWriter(RepackWriter):
         if len(callee.params) != count:
             raise CodegenError(f"{self.func.name} calls {name} with {count} arguments")
         return self.module.c_names[name]
+
+    def kernel_begins(self) -> None:
+        if "sources" in self.func.attrs and self.module.is_program:
+            self.helpers.fixed("begins")
+            self.line(f"STERNA_BEGINS({self.kernels});")
+            self.kernels += 1
 
     def context(self) -> str:
         return self.module.c_names[LIBRARY_CONTEXT]

@@ -17,7 +17,8 @@ from sterna.support.toolchain import CompileError, MissingToolError
 PROGRAM = "build/program.elf"
 BAUD = 115200
 LEAST_STACK = 512
-FILES = ("main.c", "semihosting.c", "semihosting.h", "startup.c", "startup.h", "uart.h")
+FILES = ("main.c", "profile.c", "profile.h", "semihosting.c", "semihosting.h", "startup.c",
+         "startup.h", "uart.h")
 QEMU = "install QEMU's system emulator (Debian: apt install qemu-system-arm)"
 
 LINKER_SCRIPT = """\
@@ -118,6 +119,10 @@ class BareMetalHandler(FirmwareHandler):
                 default=arm.BALANCED, choices=list(arm.GOALS), optional=[GENERATE, BUILD],
             ),
             ProjectOption(
+                "count_instructions", "let time pass with instructions in QEMU, a nanosecond each",
+                "bool", False, optional=[OPEN],
+            ),
+            ProjectOption(
                 "port", "the serial port of a real board, such as /dev/ttyACM0; else QEMU stands "
                 "for the board", optional=[FLASH, OPEN],
             ),
@@ -194,8 +199,9 @@ class BareMetalHandler(FirmwareHandler):
         console, serial = "chardev=host", "null"
         if project.project_type != EXAMPLE:
             console, serial = "target=native", "chardev:host"
+        counted = ["-icount", "shift=0"] if options["count_instructions"] else []
         return ProcessStream(
-            [require_tool("qemu-system-arm", QEMU), "-M", machine, "-display", "none",
+            [require_tool("qemu-system-arm", QEMU), "-M", machine, *counted, "-display", "none",
              "-monitor", "none", "-chardev", "stdio,id=host,signal=off", "-serial", serial,
              "-semihosting-config", f"enable=on,{console}", "-kernel", str(program)],
             project.folder,

@@ -1,0 +1,58 @@
+"""What each kernel of a network takes on a board: instructions, counted by QEMU."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from sterna.cli.failures import UsageError
+from sterna.cli.pictures import bars
+from sterna.driver.aot_factory import AOTProgram
+from sterna.micro.example import run_example
+from sterna.micro.platforms.boards import Board
+from sterna.micro.project import GeneratedProject
+from sterna.support.table import lay_out
+
+# An instruction takes a nanosecond of QEMU's time.
+PER_SECOND = 1e9
+WIDTH, NAME = 20, 48
+
+
+def expect_counter(board: Board, can_count: bool) -> None:
+    """Refuse boards whose instructions nothing counts."""
+    if "clock" not in board.more or not can_count:
+        raise UsageError(
+            f"--layers: QEMU counts instructions on bare boards with a SysTick that it knows, in "
+            f"projects of the type example_project; {board.name} is none, or QEMU is not there"
+        )
+
+
+def count_layers(
+    project: GeneratedProject, program: AOTProgram, board: Board, seconds: int
+) -> list[dict[str, Any]]:
+    """Build the program so that kernels are timed, run it, and build it again as it was."""
+    project.build({"compile_definitions": ["-DSTERNA_PROFILE"]})
+    made = run_example(project, {"count_instructions": True}, seconds=seconds)
+    project.build()
+    per_tick = PER_SECOND / board.more["clock"]
+    return [
+        {"kernel": name, "layers": list(layers), "instructions": round(ticks * per_tick)}
+        for (name, layers), ticks in zip(program.kernels, made.kernel_ticks, strict=True)
+    ]
+
+
+def layers_text(rows: Sequence[dict[str, Any]]) -> str:
+    """A table with a bar for each."""
+    counts = [row["instructions"] for row in rows]
+    names = [", ".join(row["layers"]) or row["kernel"].partition("_fused_")[2] for row in rows]
+    total = sum(counts)
+    return lay_out([
+        ("Kernel", [name if len(name) <= NAME else f"{name[: NAME - 3]}..." for name in names]),
+        ("Instructions", [f"{count:,}" for count in counts]),
+        ("Share", [f"{count / max(total, 1):.1%}" for count in counts]),
+        ("", bars(counts, WIDTH)),
+    ], {"Kernel": "all", "Instructions": f"{total:,}"})
+
+
+def used_of(used: int, there: int) -> str:
+    """How much of a memory is used, as a bar."""
+    filled = min(WIDTH, -(-used * WIDTH // max(there, 1)))
+    return f"{'█' * filled}{'░' * (WIDTH - filled)} {used / max(there, 1):.1%} of {there}"
