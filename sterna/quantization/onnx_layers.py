@@ -12,6 +12,8 @@ from sterna.relay.arrays import Array
 
 # Patches that one sample gives a layer.
 PATCHES = 32
+# A first convolution of fewer channels stays in float.
+FEWEST_CHANNELS = 3
 
 
 @dataclass(slots=True)
@@ -86,6 +88,16 @@ def find_layers(graph: OnnxGraph) -> list[Layer]:
     """All layers that could be computed in integers, in the order of the graph."""
     readers = graph.readers()
     return [layer for node in graph.nodes if (layer := _layer(graph, node, readers)) is not None]
+
+
+def is_narrow_first(graph: OnnxGraph, layer: Layer) -> bool:
+    """Whether a convolution reads the network's input, of fewer channels than bytes pay for.
+
+    Byte dot products take four channels at once: those of one or two leave most of them idle, and
+    integers of such an input would have to be made first.
+    """
+    is_conv = layer.node.op_type == "Conv" and layer.data in graph.inputs
+    return is_conv and graph.constants[layer.weight].shape[1] < FEWEST_CHANNELS
 
 
 def _layer(

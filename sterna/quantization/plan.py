@@ -6,6 +6,7 @@ to the layers before; anything else stays in float between DequantizeLinear and 
 A result that only floats read stays the sum that it is, without another rounding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -52,10 +53,11 @@ class Plan:
         return found
 
 
-def make_plan(graph: OnnxGraph, layers: list[Layer]) -> Plan:
-    """What is quantised so that layers are computed in integers."""
+def make_plan(graph: OnnxGraph, layers: list[Layer], in_float: Sequence[Layer] = ()) -> Plan:
+    """What is quantised so that layers are computed in integers, beside others in float."""
     plan = Plan(layers)
-    walk = _Walk(graph, plan, dict.fromkeys(layer.data for layer in layers))
+    ends = {id(node) for layer in (*layers, *in_float) for node in (layer.node, layer.adds)}
+    walk = _Walk(graph, plan, dict.fromkeys(layer.data for layer in layers), ends)
     for node in reversed(graph.nodes):
         walk.visit(node)
     order = {name: place for place, name in enumerate(
@@ -67,12 +69,14 @@ def make_plan(graph: OnnxGraph, layers: list[Layer]) -> Plan:
 class _Walk:
     """From layers back to what their inputs are made of."""
 
-    def __init__(self, graph: OnnxGraph, plan: Plan, wanted: dict[str, None]) -> None:
+    def __init__(
+        self, graph: OnnxGraph, plan: Plan, wanted: dict[str, None], layers: set[int]
+    ) -> None:
         self.graph, self.plan, self.wanted = graph, plan, wanted
         self.readers, self.makers = graph.readers(), graph.makers()
         self.rectified: set[str] = set()
         """What is quantised when it has passed the rectifier behind it, not before."""
-        self.layers = {id(node) for layer in plan.layers for node in (layer.node, layer.adds)}
+        self.layers = layers
 
     def visit(self, node: NodeProto) -> None:
         """Pass on that a node's result is wanted in integers."""
