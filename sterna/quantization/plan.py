@@ -18,7 +18,7 @@ from sterna.quantization.onnx_layers import Layer
 # What keeps the numbers of its first operand: its result has the same scheme.
 CARRIERS = frozenset({
     "MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Split",
-    "DepthToSpace", "SpaceToDepth", "GlobalMaxPool",
+    "Gather", "DepthToSpace", "SpaceToDepth", "GlobalMaxPool",
 })
 RECTIFIERS = frozenset({"Relu", "Clip"})
 PAIRS = frozenset({"Add", "Mul"})
