@@ -1,8 +1,9 @@
 """Which tensors of an ONNX graph are quantised, and which of them share one scheme.
 
 A tensor is quantised where a layer in integers reads it. From there integers are carried back
-through what moves or chooses elements, through sums and products of two tensors and through means,
-to the layers before; anything else stays in float between DequantizeLinear and QuantizeLinear.
+through what moves or chooses elements, through concatenations, sums and products of two tensors
+and means, to the layers before; anything else stays in float between DequantizeLinear and
+QuantizeLinear.
 A result that only floats read stays the sum that it is, without another rounding.
 """
 
@@ -92,7 +93,7 @@ class _Walk:
         elif node.op_type in CARRIERS:
             self._tie([source], outs)
         elif node.op_type == "Concat":
-            self._tie(list(node.input), outs)
+            self._join(node, outs[0])
         elif node.op_type in PAIRS and not any(name in self.graph.constants for name in node.input):
             self.wanted.update(dict.fromkeys(node.input))
         elif node.op_type in MEANS and source not in self.graph.constants:
@@ -104,6 +105,28 @@ class _Walk:
         if maker is None or len(self.readers[source]) > 1 or source in self.graph.outputs:
             return False
         return id(maker) in self.layers or (maker.op_type in PAIRS and source not in self.wanted)
+
+    def _join(self, node: NodeProto, out: str) -> None:
+        """Parts that nothing else reads share the scheme of the whole, which costs them nothing.
+
+        Others keep their own: a chain of concatenations, each of which passes on a part of the one
+        before, would else have the widest range of all from its first to its last.
+        """
+        if any(name in self.graph.constants for name in node.input):
+            return
+        for name in node.input:
+            self.wanted[name] = None
+            if self._is_read_once(name):
+                self.plan.tie(name, out)
+
+    def _is_read_once(self, name: str) -> bool:
+        """Whether a tensor, and all that it is a part or a view of, has one reader."""
+        while len(self.readers[name]) == 1 and name not in self.graph.outputs:
+            maker = self.makers.get(name)
+            if maker is None or maker.op_type not in CARRIERS:
+                return True
+            name = str(maker.input[0])
+        return False
 
     def _tie(self, sources: list[str], outs: list[str]) -> None:
         if any(name in self.graph.constants for name in sources):

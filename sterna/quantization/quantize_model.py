@@ -23,8 +23,6 @@ from sterna.quantization.write_qdq import LARGEST_BIAS, LayerWeights, write_qdq
 from sterna.support.progress import stage
 
 ACTIVATIONS = ("uint8", "int8")
-# A mean error counts where it is so many times what chance makes of as many patches.
-CERTAIN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
