@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto
@@ -174,8 +175,8 @@ def _windows(
         at = [int(generator.integers(0, count)) * s for count, s in zip(counts, strides,
                                                                        strict=True)]
         window = tuple(slice(a, a + r, d) for a, r, d in zip(at, reach, dilations, strict=True))
-        image = int(generator.integers(0, data.shape[0]))
-        made[index] = padded[(image, slice(None), *window)].reshape(groups, depth)
+        place: tuple[Any, ...] = (generator.integers(0, data.shape[0]), slice(None), *window)
+        made[index] = padded[place].reshape(groups, depth)
     return made
 
 
