@@ -56,6 +56,16 @@ def carried(name: str) -> Rule[Attrs | None]:
     return rule
 
 
+def taken(attrs: Attrs | None, operands: Sequence[QuantizedLike]) -> QuantizedResult:
+    """Elements at indices, which are integers of the same scheme."""
+    data, indices = operands
+    if not isinstance(data, Quantized) or not data.scheme.is_single:
+        return None
+    if not isinstance(indices, RelayExpr):
+        return None
+    return replace(data, data=fold_one(Call(Op("take"), (data.data, indices), attrs)))
+
+
 def transposed(attrs: "TransposeAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
     """Axes in another order, that of the channels with them."""
     (data,) = operands

@@ -46,7 +46,8 @@ class Affine:
         """The nearest integers, halves to even, as QuantizeLinear has it."""
         first, last = int_range(DataType(self.dtype))
         whole = np.rint(numbers / np.float32(self.scale)) + self.zero
-        return np.clip(whole, first, last).astype(self.dtype)
+        made: Array = np.clip(whole, first, last).astype(self.dtype)
+        return made
 
     def nearest(self, numbers: Array) -> Array:
         """The numbers that the integers for some numbers stand for."""

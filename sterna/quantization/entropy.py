@@ -24,7 +24,7 @@ def entropy_threshold(seen: Histogram) -> float:
     width = seen.width * merged
     tried = [*range(LEVELS, len(counts), STEP), len(counts)]
     best = min(tried, key=lambda bins: _divergence(counts, bins))
-    return min(best * width, reach)
+    return float(min(best * width, reach))
 
 
 def _divergence(counts: Array, bins: int) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from onnx import NodeProto
@@ -12,6 +13,8 @@ from sterna.relay.arrays import Array
 
 # Patches that one sample gives a layer.
 PATCHES = 32
+# A first convolution of fewer channels stays in float.
+FEWEST_CHANNELS = 3
 
 
 @dataclass(slots=True)
@@ -88,6 +91,16 @@ def find_layers(graph: OnnxGraph) -> list[Layer]:
     return [layer for node in graph.nodes if (layer := _layer(graph, node, readers)) is not None]
 
 
+def is_narrow_first(graph: OnnxGraph, layer: Layer) -> bool:
+    """Whether a convolution reads the network's input, of fewer channels than bytes pay for.
+
+    Byte dot products take four channels at once: those of one or two leave most of them idle, and
+    integers of such an input would have to be made first.
+    """
+    is_conv = layer.node.op_type == "Conv" and layer.data in graph.inputs
+    return is_conv and graph.constants[layer.weight].shape[1] < FEWEST_CHANNELS
+
+
 def _layer(
     graph: OnnxGraph, node: NodeProto, readers: dict[str, list[NodeProto]]
 ) -> Layer | None:
@@ -162,8 +175,8 @@ def _windows(
         at = [int(generator.integers(0, count)) * s for count, s in zip(counts, strides,
                                                                        strict=True)]
         window = tuple(slice(a, a + r, d) for a, r, d in zip(at, reach, dilations, strict=True))
-        image = int(generator.integers(0, data.shape[0]))
-        made[index] = padded[(image, slice(None), *window)].reshape(groups, depth)
+        place: tuple[Any, ...] = (generator.integers(0, data.shape[0]), slice(None), *window)
+        made[index] = padded[place].reshape(groups, depth)
     return made
 
 

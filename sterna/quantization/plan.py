@@ -1,11 +1,13 @@
 """Which tensors of an ONNX graph are quantised, and which of them share one scheme.
 
 A tensor is quantised where a layer in integers reads it. From there integers are carried back
-through what moves or chooses elements, through sums and products of two tensors and through means,
-to the layers before; anything else stays in float between DequantizeLinear and QuantizeLinear.
+through what moves or chooses elements, through concatenations, sums and products of two tensors
+and means, to the layers before; anything else stays in float between DequantizeLinear and
+QuantizeLinear.
 A result that only floats read stays the sum that it is, without another rounding.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -17,7 +19,7 @@ from sterna.quantization.onnx_layers import Layer
 # What keeps the numbers of its first operand: its result has the same scheme.
 CARRIERS = frozenset({
     "MaxPool", "Reshape", "Flatten", "Transpose", "Squeeze", "Unsqueeze", "Slice", "Split",
-    "DepthToSpace", "SpaceToDepth", "GlobalMaxPool",
+    "Gather", "DepthToSpace", "SpaceToDepth", "GlobalMaxPool",
 })
 RECTIFIERS = frozenset({"Relu", "Clip"})
 PAIRS = frozenset({"Add", "Mul"})
@@ -52,10 +54,11 @@ class Plan:
         return found
 
 
-def make_plan(graph: OnnxGraph, layers: list[Layer]) -> Plan:
-    """What is quantised so that layers are computed in integers."""
+def make_plan(graph: OnnxGraph, layers: list[Layer], in_float: Sequence[Layer] = ()) -> Plan:
+    """What is quantised so that layers are computed in integers, beside others in float."""
     plan = Plan(layers)
-    walk = _Walk(graph, plan, dict.fromkeys(layer.data for layer in layers))
+    ends = {id(node) for layer in (*layers, *in_float) for node in (layer.node, layer.adds)}
+    walk = _Walk(graph, plan, dict.fromkeys(layer.data for layer in layers), ends)
     for node in reversed(graph.nodes):
         walk.visit(node)
     order = {name: place for place, name in enumerate(
@@ -67,12 +70,14 @@ def make_plan(graph: OnnxGraph, layers: list[Layer]) -> Plan:
 class _Walk:
     """From layers back to what their inputs are made of."""
 
-    def __init__(self, graph: OnnxGraph, plan: Plan, wanted: dict[str, None]) -> None:
+    def __init__(
+        self, graph: OnnxGraph, plan: Plan, wanted: dict[str, None], layers: set[int]
+    ) -> None:
         self.graph, self.plan, self.wanted = graph, plan, wanted
         self.readers, self.makers = graph.readers(), graph.makers()
         self.rectified: set[str] = set()
         """What is quantised when it has passed the rectifier behind it, not before."""
-        self.layers = {id(node) for layer in plan.layers for node in (layer.node, layer.adds)}
+        self.layers = layers
 
     def visit(self, node: NodeProto) -> None:
         """Pass on that a node's result is wanted in integers."""
@@ -88,7 +93,7 @@ class _Walk:
         elif node.op_type in CARRIERS:
             self._tie([source], outs)
         elif node.op_type == "Concat":
-            self._tie(list(node.input), outs)
+            self._join(node, outs[0])
         elif node.op_type in PAIRS and not any(name in self.graph.constants for name in node.input):
             self.wanted.update(dict.fromkeys(node.input))
         elif node.op_type in MEANS and source not in self.graph.constants:
@@ -100,6 +105,28 @@ class _Walk:
         if maker is None or len(self.readers[source]) > 1 or source in self.graph.outputs:
             return False
         return id(maker) in self.layers or (maker.op_type in PAIRS and source not in self.wanted)
+
+    def _join(self, node: NodeProto, out: str) -> None:
+        """Parts that nothing else reads share the scheme of the whole, which costs them nothing.
+
+        Others keep their own: a chain of concatenations, each of which passes on a part of the one
+        before, would else have the widest range of all from its first to its last.
+        """
+        if any(name in self.graph.constants for name in node.input):
+            return
+        for name in node.input:
+            self.wanted[name] = None
+            if self._is_read_once(name):
+                self.plan.tie(name, out)
+
+    def _is_read_once(self, name: str) -> bool:
+        """Whether a tensor, and all that it is a part or a view of, has one reader."""
+        while len(self.readers[name]) == 1 and name not in self.graph.outputs:
+            maker = self.makers.get(name)
+            if maker is None or maker.op_type not in CARRIERS:
+                return True
+            name = str(maker.input[0])
+        return False
 
     def _tie(self, sources: list[str], outs: list[str]) -> None:
         if any(name in self.graph.constants for name in sources):

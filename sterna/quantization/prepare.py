@@ -168,12 +168,12 @@ def _fold_affine(graph: OnnxGraph) -> None:
 def _data_of(graph: OnnxGraph, node: NodeProto) -> str:
     """The operand of a node that is no constant, if it may be folded into a layer."""
     if node.op_type == "BatchNormalization" and len([name for name in node.output if name]) == 1:
-        return node.input[0]
+        return str(node.input[0])
     if node.op_type in ("Add", "Mul", "Sub", "Div") and len(node.input) == 2:
         if node.input[1] in graph.constants:
-            return node.input[0]
+            return str(node.input[0])
         if node.op_type in ("Add", "Mul") and node.input[0] in graph.constants:
-            return node.input[1]
+            return str(node.input[1])
     return ""
 
 

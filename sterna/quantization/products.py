@@ -13,7 +13,7 @@ from sterna.quantization.affine import SMALLEST_SCALE, Affine
 from sterna.relay.arrays import Array
 
 # Patches that a layer keeps at most, and the products that may be spent on one try.
-MOST_PATCHES, MOST_PRODUCTS = 1024, 1 << 27
+MOST_PATCHES, MOST_PRODUCTS = 1024, 1 << 26
 FEWEST_PATCHES = 64
 REACH = 127
 # Parts of the largest weight of a channel that are tried as what 127 stands for.

@@ -11,7 +11,7 @@ from sterna.frontend.onnx.model import Source
 from sterna.quantization.affine import Affine
 from sterna.quantization.calibrate import calibrate
 from sterna.quantization.onnx_graph import OnnxGraph
-from sterna.quantization.onnx_layers import Layer, find_layers
+from sterna.quantization.onnx_layers import Layer, find_layers, is_narrow_first
 from sterna.quantization.plan import Plan, make_plan
 from sterna.quantization.prepare import prepare
 from sterna.quantization.products import REACH, Products
@@ -23,8 +23,6 @@ from sterna.quantization.write_qdq import LARGEST_BIAS, LayerWeights, write_qdq
 from sterna.support.progress import stage
 
 ACTIVATIONS = ("uint8", "int8")
-# A mean error counts where it is so many times what chance makes of as many patches.
-CERTAIN = 3.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,16 +76,23 @@ class _Work:
         self.bias_correction = bias_correction
         self.float_model = graph.to_model()
         layers = find_layers(graph)
+        self.narrow = [layer for layer in layers if is_narrow_first(graph, layer)]
+        if len(self.narrow) == len(layers):
+            self.narrow = []
+        layers = [layer for layer in layers if layer not in self.narrow]
         if not layers:
             raise ValueError(
                 "the model has no Conv, ConvTranspose, Gemm or MatMul with constant float32 "
                 "weights; there is nothing to quantise"
             )
-        self.seen = calibrate(graph, make_plan(graph, layers), samples)
+        self.seen = calibrate(graph, make_plan(graph, layers, self.narrow), samples)
         self.products = {layer.name: layer.products for layer in layers}
         self.constants: dict[str, LayerWeights] = {}
 
     def run(self, keep_accuracy: float | None, keep_float: frozenset[str]) -> QuantizedModel:
+        kept = [LayerReport.of_float(layer.name, layer.node.op_type, layer.products.weights.size)
+                for layer in self.narrow]
+        keep_float |= {row.name for row in kept}
         made, errors = self.quantized(keep_float)
         reference = list(Runner(self.float_model, next(iter(self.samples))).over(self.samples))
         agreement = self.compare(made, reference)
@@ -111,7 +116,7 @@ class _Work:
             made, found, agreement = best
             errors = {**{n: e.left_in_float() for n, e in errors.items()}, **found}
         return QuantizedModel(made, QuantizationReport(
-            list(errors.values()), agreement, self.seen.samples))
+            [*kept, *errors.values()], agreement, self.seen.samples))
 
     def compare(self, made: ModelProto, reference: Sequence[Mapping[str, Any]]) -> Agreement:
         """How far the quantised model's outputs are from the float model's."""
@@ -122,10 +127,11 @@ class _Work:
     def quantized(self, keep_float: frozenset[str]) -> tuple[ModelProto, dict[str, LayerReport]]:
         """The model with all layers quantised but some, and the errors of the layers."""
         graph = OnnxGraph(self.float_model)
-        layers = [layer for layer in find_layers(graph) if layer.name not in keep_float]
+        found = find_layers(graph)
+        layers = [layer for layer in found if layer.name not in keep_float]
         for layer in layers:
             layer.products = self.products[layer.name]
-        plan = make_plan(graph, layers)
+        plan = make_plan(graph, layers, [layer for layer in found if layer.name in keep_float])
         with stage("choose ranges"):
             schemes = self._schemes(plan)
             made, reports = {}, {}

@@ -13,8 +13,9 @@ from sterna.quantization.affine import Affine
 from sterna.quantization.histogram import Histogram
 from sterna.quantization.products import Products
 
-# Shares of the whole range that are tried, of each end by itself.
-SHRINK = tuple(float(share) for share in np.linspace(1.0, 0.25, 26))
+# Shares of the whole range that are tried, and of each end around the best of them.
+HALVED = tuple(2.0**-step for step in range(1, 11))
+NEAR = tuple(float(factor) for factor in np.linspace(0.55, 1.9, 19))
 
 Cost = Callable[[Affine], float]
 
@@ -36,25 +37,23 @@ def choose_scheme(
 
 
 def _search(cost: Cost, low: float, high: float, dtype: str) -> Affine:
-    """Coordinate descent over both ends of the range, from the whole of it."""
-    best = Affine.of_range(low, high, dtype)
-    least = cost(best)
-    ends = [1.0, 1.0]
-    for _ in range(2):
-        before = least
-        for end, reach in ((1, high), (0, low)):
-            if reach == 0:
-                continue
-            for share in SHRINK:
-                tried = [share if place == end else ends[place] for place in (0, 1)]
-                scheme = Affine.of_range(low * tried[0], high * tried[1], dtype)
-                error = cost(scheme)
-                if error < least:
-                    best, least, chosen = scheme, error, tried
-                    ends = chosen
-        if least == before or low == 0 or high == 0:
-            break
-    return best
+    """Both ends of the whole range halved together, then each moved by itself."""
+    ends = (low, high)
+    least = cost(Affine.of_range(*ends, dtype))
+    for factor in HALVED:
+        tried = (low * factor, high * factor)
+        error = cost(Affine.of_range(*tried, dtype))
+        if error < least:
+            ends, least = tried, error
+    for end in (1, 0, 1) if low < 0 < high else (1,) if high else (0,):
+        middle = ends
+        for factor in NEAR:
+            moved = min(max(middle[end] * factor, low), high)
+            tried = (ends[0], moved) if end else (moved, ends[1])
+            error = cost(Affine.of_range(*tried, dtype))
+            if error < least:
+                ends, least = tried, error
+    return Affine.of_range(*ends, dtype)
 
 
 def _relative(error: float, power: float) -> float:

@@ -27,6 +27,11 @@ class LayerReport:
     """The range that the input's integers stand for."""
     in_integers: bool = True
 
+    @staticmethod
+    def of_float(name: str, kind: str, weights: int) -> "LayerReport":
+        """A layer that was never to be quantised."""
+        return LayerReport(name, kind, weights, 0.0, (0.0, 0.0), (0.0, 0.0), False)
+
     @property
     def sqnr(self) -> float:
         """The signal-to-quantisation-noise ratio in decibels."""
@@ -96,7 +101,7 @@ class QuantizationReport:
             ("Layer", [row.name for row in rows]),
             ("Operator", [row.kind for row in rows]),
             ("Weights", [str(row.weights) for row in rows]),
-            ("Input seen", [_range(row.seen) for row in rows]),
+            ("Input seen", [_range(row.seen) if any(row.seen) else "" for row in rows]),
             ("Input kept", [_range(row.kept) if row.in_integers else "float" for row in rows]),
             ("SQNR (dB)", [f"{row.sqnr:.1f}" if row.in_integers else "float" for row in rows]),
         ])

@@ -52,7 +52,7 @@ class _Writer:
     def add_tensor(self, tensor: str, scheme: Affine) -> None:
         """Let all who read a tensor read it as integers stand for it."""
         graph = self.graph
-        scale = graph.add_constant(f"{tensor}_scale", np.float32(scheme.scale))
+        scale = graph.add_constant(f"{tensor}_scale", np.array(scheme.scale, np.float32))
         zero = graph.add_constant(f"{tensor}_zero_point", np.array(scheme.zero, scheme.dtype))
         whole = graph.names.unique(f"{tensor}_quantized")
         real = graph.names.unique(f"{tensor}_dequantized")
@@ -93,5 +93,7 @@ class _Writer:
         return real
 
     def _node(self, kind: str, inputs: list[str], output: str, axis: int | None = None) -> None:
-        given = {} if axis is None else {"axis": axis}
-        self.made.append(helper.make_node(kind, inputs, [output], name=output, **given))
+        made = helper.make_node(kind, inputs, [output], name=output)
+        if axis is not None:
+            made.attribute.append(helper.make_attribute("axis", axis))
+        self.made.append(made)

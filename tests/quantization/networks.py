@@ -24,17 +24,17 @@ def network(with_norm: bool = True, opset: int = 17) -> ModelProto:
     array("w2", 8, 1, 3, 3)
     array("w3", 8 * 16, 5)
     array("b3", 5)
-    pads = {"pads": [1, 1, 1, 1]}
+    pads = [1, 1, 1, 1]
     norm = ["c0", "gamma", "beta", "mean", "variance"]
     nodes = [
-        helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], "first", **pads),
+        helper.make_node("Conv", ["x", "w0", "b0"], ["c0"], "first", pads=pads),
         helper.make_node("BatchNormalization", norm, ["n0"], "norm") if with_norm else
         helper.make_node("Identity", ["c0"], ["n0"], "norm"),
         helper.make_node("Relu", ["n0"], ["r0"], "relu"),
-        helper.make_node("Conv", ["r0", "w1"], ["c1"], "second", **pads),
+        helper.make_node("Conv", ["r0", "w1"], ["c1"], "second", pads=pads),
         helper.make_node("Add", ["c1", "r0"], ["s"], "sum"),
         helper.make_node("Relu", ["s"], ["r1"], "rectified"),
-        helper.make_node("Conv", ["r1", "w2"], ["c2"], "depthwise", group=8, **pads),
+        helper.make_node("Conv", ["r1", "w2"], ["c2"], "depthwise", group=8, pads=pads),
         helper.make_node("Clip", ["c2", "zero", "six"], ["r2"], "clip"),
         helper.make_node("MaxPool", ["r2"], ["p"], "pool", kernel_shape=[2, 2], strides=[2, 2]),
         helper.make_node("Flatten", ["p"], ["f"], "flat"),
@@ -42,7 +42,7 @@ def network(with_norm: bool = True, opset: int = 17) -> ModelProto:
         helper.make_node("Add", ["m", "b3"], ["y"], "bias"),
     ]
     for name, number in (("zero", 0.0), ("six", 6.0)):
-        arrays.append(numpy_helper.from_array(np.float32(number), name))
+        arrays.append(numpy_helper.from_array(np.asarray(number, "float32"), name))
     graph = helper.make_graph(
         nodes, "network", [helper.make_tensor_value_info("x", TensorProto.FLOAT, ["n", 3, 8, 8])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 5])], arrays,

@@ -47,7 +47,8 @@ def test_the_result_is_close_and_other_engines_read_it(quantized: QuantizedModel
 def test_sterna_and_onnx_runtime_give_the_same(quantized: QuantizedModel) -> None:
     model = sterna.compile(quantized.model, shapes={"x": (1, 3, 8, 8)})
     own = np.concatenate([model(sample) for sample in samples()])
-    assert decibels(outputs(quantized.model), own) > 40
+    expected = outputs(quantized.model)
+    assert np.abs(own - expected).max() < 2e-2 * np.abs(expected).max()
 
 
 def test_norms_are_folded_and_rectifiers_are_not_rounded_twice(quantized: QuantizedModel) -> None:
@@ -72,6 +73,7 @@ def test_the_same_samples_give_the_same_bytes(quantized: QuantizedModel) -> None
 def test_layers_stay_in_float_when_asked() -> None:
     made = sterna.quantize(network(), samples(4), keep_float=["first", "dense"], activations="int8")
     assert [row.name for row in made.report.layers] == ["second", "depthwise"]
+    assert {"w0", "w3"} < {t.name.removesuffix("_1") for t in made.model.graph.initializer}
     zeros = {node.input[2] for node in made.model.graph.node if node.op_type == "QuantizeLinear"}
     kinds = {t.data_type for t in made.model.graph.initializer if t.name in zeros}
     assert kinds == {TensorProto.INT8}
@@ -90,7 +92,7 @@ def test_accuracy_is_kept_by_leaving_layers_in_float() -> None:
     data = [(rng.normal(0, 1, (1, 4)) * [1000, 1, 1, 1]).astype("float32") for _ in range(40)]
     # Ranges by the error of outputs: the large channel is cut off, as its weights are 0.
     assert sterna.quantize(model, data).report.agreement.top_class == 1.0
-    weight[0] = 1
+    weight[0] = [0.001, -0.001, 0.0005]  # now it matters as much as the others
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
     plain = sterna.quantize(model, data)
     assert plain.report.agreement.loss > 0.02

@@ -82,6 +82,17 @@ def test_sums_that_might_not_fit_stay_floats() -> None:
     assert "qnn.dense" not in str(rewritten(made))
 
 
+def test_elements_at_indices_are_taken_as_integers() -> None:
+    x = relay.var("x", shape=(2, 3, 4), dtype="uint8")
+    scale, zero = number(0.5, "float32"), number(3, "int32")
+    real = relay.take(relay.qnn.dequantize(x, scale, zero), number([2, 0], "int64"), axis=1)
+    made = rewritten(relay.qnn.quantize(real, scale, zero, out_dtype="uint8", rounding="TO_EVEN"))
+    assert "qnn" not in str(made) and "take" in str(made)
+    given_numbers = np.arange(24, dtype="uint8").reshape(2, 3, 4)
+    found = interpret(made, given_numbers)
+    assert np.array_equal(np.asarray(found), given_numbers[:, [2, 0]])
+
+
 def test_unknown_schemes_stay_floats() -> None:
     x, scale = relay.var("x", shape=(2, 8), dtype="uint8"), relay.var("s", shape=())
     w = relay.qnn.dequantize(relay.const(np.ones((4, 8), "int8")), relay.const(0.1), relay.const(0))

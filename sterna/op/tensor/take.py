@@ -7,6 +7,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import axis_of, expect_dim, map_dims, of_kind, tensor
 from sterna.op.indexing import Index, as_index, dims_of, taken_from, unravel, within
+from sterna.op.integer_rules import taken
 from sterna.op.tensor.reshape import product
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -118,6 +119,7 @@ register(OpRecord(
     compute=_compute,
     reference=_reference,
     pattern=INJECTIVE,
+    integer=taken,
     cases=[
         Case(((2, 3), _PICKS)),
         Case(((2, 3), _PICKS), {"mode": "wrap"}),
