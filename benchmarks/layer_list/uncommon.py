@@ -11,6 +11,9 @@ from onnx import TensorProto
 from sterna.relay.arrays import Array
 
 LAYERS: list[Layer] = []
+_shape: tuple[int, ...]
+_order: tuple[int, ...]
+_shapes: tuple[tuple[int, ...], ...]
 
 
 def _add(kind: str, name: str, make: Make) -> None:

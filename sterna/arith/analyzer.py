@@ -64,7 +64,7 @@ class Analyzer(Vectors):
         self, var: Var, min: "ExprLike | RangeLike", extent: ExprLike | None = None
     ) -> None:
         """var is in [min, min + extent), in a range, or, of one expression alone, stands for it."""
-        if isinstance(min, RangeLike):
+        if not isinstance(min, Expr | int) and isinstance(min, RangeLike):
             self.bind(var, min.min, min.extent)
             return
         if extent is None:

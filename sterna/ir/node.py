@@ -8,7 +8,7 @@ and dicts with str keys of these). `==` and `hash` mean identity, except that ex
 comparisons with `==` (see expr.py).
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
@@ -184,3 +184,16 @@ def post_order(root: Node, visit: Callable[[Node], object]) -> None:
         else:
             stack.pop()
             visit(current)
+
+
+def nodes_of(root: Node, kind: type[NodeType]) -> Iterator[NodeType]:
+    """The nodes of a class, each once, those that are found soonest first."""
+    seen, stack = {id(root)}, [root]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, kind):
+            yield node
+        for child in node.children():
+            if id(child) not in seen:
+                seen.add(id(child))
+                stack.append(child)

@@ -6,7 +6,7 @@ from typing import Any
 from sterna.arith import Analyzer, substitute
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Var
-from sterna.ir.node import Node, post_order
+from sterna.ir.node import Node, nodes_of, post_order
 from sterna.support.dtype import DataType
 from sterna.te.operation import Shape, as_shape
 from sterna.te.tag import tag_in_scope
@@ -150,14 +150,11 @@ def _check_buffer(
 
 
 def _refuse_tensors(name: str, body: Stmt) -> None:
-    def look(node: Node) -> None:
-        if isinstance(node, ProducerLoad):
-            raise ValueError(
-                f"extern {name}: its body reads the tensor {node.tensor.name}; list that among the "
-                "inputs and read the buffer that stands for it"
-            )
-
-    post_order(body, look)
+    for load in nodes_of(body, ProducerLoad):
+        raise ValueError(
+            f"extern {name}: its body reads the tensor {load.tensor.name}; list that among the "
+            "inputs and read the buffer that stands for it"
+        )
 
 
 def extern_primfunc(input_tensors: Sequence[Tensor], primfunc: PrimFunc, **options: Any) -> Any:

@@ -5,8 +5,7 @@ dimensions. Virtual threads are loops that a schedule treats as threads.
 """
 
 from sterna.ir.expr import INT32, Call, StringImm
-from sterna.ir.node import Node, post_order
-from sterna.tir.stmt import Evaluate, For, Stmt
+from sterna.tir.stmt import Evaluate, For, Stmt, statements_in
 
 BLOCKS = ("blockIdx.x", "blockIdx.y", "blockIdx.z")
 THREADS = ("threadIdx.x", "threadIdx.y", "threadIdx.z")
@@ -46,11 +45,7 @@ def is_shared(scope: str) -> bool:
 
 def has_threads(stmt: Stmt) -> bool:
     """Whether loops over threads are inside a statement."""
-    found: list[Node] = []
-    post_order(
-        stmt, lambda n: found.append(n) if isinstance(n, For) and n.kind == "thread" else None
-    )
-    return bool(found)
+    return any(isinstance(one, For) and one.kind == "thread" for one in statements_in(stmt))
 
 
 def barrier() -> Stmt:

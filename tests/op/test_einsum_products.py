@@ -30,7 +30,7 @@ def test_they_compute_what_they_are(
     rng = np.random.default_rng(0)
     data = [rng.standard_normal(shape).astype("float32") for shape in shapes]
     given = [relay.var(f"x{place}", shape=shape) for place, shape in enumerate(shapes)]
-    mod = tvm.IRModule.from_expr(relay.Function(given, relay.einsum(given, equation)))
+    mod = tvm.IRModule.from_expr(relay.Function(tuple(given), relay.einsum(given, equation)))
     with tvm.transform.PassContext(opt_level=3):
         text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
         lib = relay.build(mod, target="llvm -mcpu=native")

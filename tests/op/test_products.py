@@ -128,7 +128,7 @@ def test_outer_products_have_no_sum(
 ) -> None:
     given = [relay.var(name, shape=shape) for name, shape in zip("ab", shapes, strict=True)]
     body = call(op, *given, **attrs)
-    mod = tvm.IRModule.from_expr(relay.Function(given, body))
+    mod = tvm.IRModule.from_expr(relay.Function(tuple(given), body))
     assert "multiply" in str(relay.optimize(mod, "llvm -mcpu=native")[0])
     lib = relay.build(mod, target="llvm -mcpu=native")
     m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))

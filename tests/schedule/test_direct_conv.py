@@ -10,6 +10,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.relay.interpreter import interpret
+from sterna.schedule.choose import answering
 from sterna.schedule.conv_stages import even_part
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import TileSpace
@@ -70,15 +71,24 @@ PROCESSORS = {
 @pytest.mark.parametrize("case", CASES, ids=lambda case: str(case[0]))
 def test_direct_convolutions(case: Any, processor: Processor) -> None:
     shape, channels, block, attrs = case
-    lowered = check(convolution(shape, channels, block, **attrs), processor)
+    in_parts = processor in (PARTS, NEON_PARTS)
+    with answering({"weights": "parts"} if in_parts else {}):
+        lowered = check(convolution(shape, channels, block, **attrs), processor)
     if processor is PARTS:
         assert "channels at a time" in lowered.choices["schedule"]
+
+
+@pytest.mark.parametrize("rows, way", [(7, "channels at a time"), (29, "bands")])
+def test_weights_come_in_parts_where_the_image_stays_in_the_cache(rows: int, way: str) -> None:
+    body = convolution((1, rows, 7, 24), 128, 32, kernel_size=(3, 3), padding=1)
+    lowered = check(body, Processor(512, 32, l1_bytes=4096, l2_bytes=32768))
+    assert way in lowered.choices["schedule"]
 
 
 def test_parts_of_weights_are_fetched_ahead() -> None:
     """Tiles of two short rows read a part; a line of the next one is fetched in every step."""
     body = convolution((1, 7, 7, 128), 32, 32, kernel_size=(3, 3), padding=1)
-    lowered = check(body, Processor(512, 32, l1_bytes=24576, l2_bytes=65536))
+    lowered = check(body, Processor(512, 32, l1_bytes=24576, l2_bytes=131072))
     assert "2 rows at once, the weights of 32 channels at a time" in lowered.choices["schedule"]
     loops = str(lowered.function)
     assert loops.count("prefetch_region") == 1

@@ -180,7 +180,7 @@ def _as_products(
         work += _size({s for some in own for s in some}, extents)
         if len(own) == 1 and len({*own[0]}) < len(own[0]):
             return None
-        if len(own) == 2 and sorts_of(*own, step.result) is None:
+        if len(own) == 2 and sorts_of(own[0], own[1], step.result) is None:
             return None
     if work < LEAST_PRODUCTS or all(len(step.values) == 1 for step in steps):
         return None
@@ -189,7 +189,7 @@ def _as_products(
         if len(own) == 1:
             values.append(_summed(values[step.values[0]], own[0], step.result))
             continue
-        sorts = sorts_of(*own, step.result)
+        sorts = sorts_of(own[0], own[1], step.result)
         assert sorts is not None
         first, second = ((labels[v], values[v]) for v in step.values)
         values.append(product(first, second, step.result, sorts, sizes))

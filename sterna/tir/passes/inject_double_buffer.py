@@ -22,6 +22,7 @@ from sterna.tir.stmt import (
     Stmt,
     nothing,
     seq,
+    statements_in,
 )
 
 KEY = "double_buffer"
@@ -45,11 +46,12 @@ def inject_double_buffer(
             f"tir.InjectDoubleBuffer: split_loop is {config.split_loop}, but must be 1 or more"
         )
     done = func.with_body(_Injector(config.split_loop).rewrite(func.body))
-    post_order(done.body, _refuse_rest)
+    for stmt in statements_in(done.body):
+        _refuse_rest(stmt)
     return done
 
 
-def _refuse_rest(found: Node) -> None:
+def _refuse_rest(found: Stmt) -> None:
     if isinstance(found, AttrStmt) and found.key == KEY and isinstance(found.node, Buffer):
         raise ValueError(
             f"{found.node.name} is double buffered, but not made and kept in each iteration of a "

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from sterna.arith import Analyzer
 from sterna.ir import build
 from sterna.ir.expr import Call, Cast, Expr, Let, Ramp, Shuffle, Var
-from sterna.ir.node import Node, post_order
+from sterna.ir.node import nodes_of
 from sterna.ir.visitor import Rewriter
 from sterna.support.dtype import DataType
 from sterna.tir.shared_bytes import shared_in
@@ -33,9 +33,8 @@ def pack_elements(func: PrimFunc) -> PrimFunc:
     some bits changed; a vector that fills whole bytes just writes them. Where iterations of a
     parallel loop may write into one byte, store_bits changes their own bits alone.
     """
-    found: list[Node] = []
-    post_order(func, lambda n: found.append(n) if _is_packed(n) else None)
-    if not found and not any(b is not None and b.dtype.is_packed for b in func.buffers):
+    held = (*[b for b in func.buffers if b is not None], *nodes_of(func, Buffer))
+    if not any(buffer.dtype.is_packed for buffer in held):
         return func
     packer = _Packer(func.name)
     buffers = tuple(None if b is None else packer.bytes_of(b) for b in func.buffers)
@@ -45,10 +44,6 @@ def pack_elements(func: PrimFunc) -> PrimFunc:
     )
     attrs = {"declared": func.buffers, **func.attrs}
     return PrimFunc(func.name, params, buffers, packer.rewrite(func.body), attrs)
-
-
-def _is_packed(node: Node) -> bool:
-    return isinstance(node, Buffer) and node.dtype.is_packed
 
 
 class _Packer(Rewriter):
