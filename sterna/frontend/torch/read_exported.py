@@ -30,10 +30,10 @@ ROUNDS = 4
 
 def read_exported(exported: Any) -> Program:
     """The program of an ExportedProgram, functional, with big operators whole."""
-    functional = _functional(exported)
-    signature = functional.graph_signature
-    nodes = list(functional.graph.nodes)
-    held = {**functional.state_dict, **functional.constants}
+    made = functional(exported)
+    signature = made.graph_signature
+    nodes = list(made.graph.nodes)
+    held = {**made.state_dict, **made.constants}
     inputs, weights = [], []
     placeholders = {node.name: node for node in nodes if node.op == "placeholder"}
     for spec in signature.input_specs:
@@ -50,7 +50,7 @@ def read_exported(exported: Any) -> Program:
     return Program(inputs, weights, steps, outputs)
 
 
-def _functional(exported: Any) -> Any:
+def functional(exported: Any) -> Any:
     """Without changes in place; operators without a converter are taken apart where torch can."""
     import torch
     from torch._export.utils import _get_decomp_for_cia
