@@ -84,7 +84,7 @@ def compile_parts(graph: FunctionalGraph, compile_part: CompilePart) -> Graph | 
     return lambda *given: whole(*graph.arrange(given))
 
 
-class _Part(torch.nn.Module):
+class _Part(torch.nn.Module):  # type: ignore[misc]
     """A compiled part in the place of its graph; one result stands alone."""
 
     def __init__(
@@ -104,7 +104,7 @@ class _Part(torch.nn.Module):
         return made[0] if self.is_single else made
 
 
-class _Known(OperatorSupportBase):
+class _Known(OperatorSupportBase):  # type: ignore[misc]
     """Operators that have a converter and give tensors of known shapes."""
 
     def is_node_supported(self, submodules: Any, node: Any) -> bool:

@@ -19,6 +19,7 @@ from sterna.frontend.torch.program import (
     Step,
     Unreadable,
     Weight,
+    range_of,
 )
 from sterna.frontend.torch.table import converter_of
 from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
@@ -47,7 +48,16 @@ def read_exported(exported: Any) -> Program:
             raise OpNotImplemented(f"the PyTorch model's input '{name}', which is a {kind}")
     steps = [step for node in nodes if (step := step_of(node)) is not None]
     outputs = [_output(spec) for spec in signature.output_specs if spec.kind.name != "TOKEN"]
-    return Program(inputs, weights, steps, outputs)
+    ranges = {
+        str(symbol): found for symbol, limits in made.range_constraints.items()
+        if (found := range_of(_limit(limits.lower), _limit(limits.upper))) is not None
+    }
+    return Program(inputs, weights, steps, outputs, ranges=ranges)
+
+
+def _limit(number: Any) -> int | None:
+    """A bound of a symbol; None if there is none."""
+    return int(number) if number.is_Integer else None
 
 
 def functional(exported: Any) -> Any:
