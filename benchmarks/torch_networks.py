@@ -6,8 +6,8 @@ Thirteen networks with random weights are run by PyTorch as they are, by torch.c
 and with Sterna, in turns in one process; the least time of the turns counts, at one thread that of
 the processor, which other programs do not lengthen. The time of compiling is the CPU time that the
 first call took. Dynamo hands recurrent layers to compilers only when it is told to, as here. Exits
-with 1 when a result differs by more than 1e-4 of the largest, or a network is slower than the faster
-of the two.
+with 1 when a result differs by more than 1e-4 of the largest, or a network is slower than the best
+of the others.
 """
 
 import argparse

@@ -18,7 +18,7 @@ BUDGET = {
     "autotvm": 1530,
     "cli": 2420,
     "codegen": 12650,
-    "contrib": 1210,
+    "contrib": 1340,
     "driver": 2740,
     "exec": 200,
     "frontend": 17900,
