@@ -5,9 +5,9 @@
 
 Weights are constants of the compiled code, packed as its kernels read them; when one was changed in
 place, which its version counter tells, the code is made anew. With freeze=False they are inputs.
-Graphs that gradients are asked of are compiled too, and their backward graphs. A graph with an
-operator that has no converter runs as PyTorch runs it, with a warning that names the operator;
-with fallback=False it is an error.
+Graphs that gradients are asked of are compiled too, and their backward graphs. Operators that have
+no converter run as PyTorch runs them, with a warning that names them, and the parts of the graph
+around them are compiled; with fallback=False it is an error.
 """
 
 import threading
@@ -23,6 +23,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
+from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program, ProgramOutput, Ref, Weight
@@ -142,11 +143,12 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
     ]
 
     def compile_for(inputs: Tensors) -> Graph:
-        def read() -> Program:
-            with torch.no_grad():
-                return read_exported(torch.export.export(gm, tuple(inputs)))
-
-        return _or_eager(read, inputs, static, gm, options)
+        with torch.no_grad():
+            exported = torch.export.export(gm, tuple(inputs))
+        return _or_parts(
+            partial(read_exported, exported), inputs, static, gm, options,
+            partial(graph_of_exported, exported, inputs, static),
+        )
 
     made = _PerShape(compile_for, static, example_inputs)
     if not made.is_open:
@@ -154,18 +156,28 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
     return made
 
 
-def _or_eager(
+def _or_parts(
     read: Callable[[], Program], inputs: Tensors, static: Sequence[int], eager: Graph,
-    options: Options,
+    options: Options, graph: Callable[[], FunctionalGraph | None],
 ) -> Graph:
-    """A program's code; what has no converter runs as PyTorch runs it."""
+    """A program's code; where something has no converter, that of the parts around it."""
     try:
         return _compiled_program(read(), inputs, static, options)
     except OpNotImplemented as error:
         if not options.fallback:
             raise
-        warnings.warn(f"a graph runs as PyTorch runs it: {error}", stacklevel=2)
+        warnings.warn(f"parts of a graph run as PyTorch runs them: {error}", stacklevel=2)
+    found = graph()
+    if found is None:
         return eager
+    return compile_parts(found, partial(_part, options=options)) or eager
+
+
+def _part(module: Any, inputs: Tensors, constants: Sequence[int], *, options: Options) -> Graph:
+    """A part's code; one that a converter refuses runs as PyTorch runs it."""
+    return _or_parts(
+        partial(read_fx, module), inputs, constants, module.forward, options, lambda: None
+    )
 
 
 def _compiled_program(
@@ -277,7 +289,10 @@ def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -
     """A forward or backward graph; the inputs that it is made with have shapes and no data."""
 
     def compile_for(inputs: Tensors) -> Graph:
-        return _or_eager(partial(read_fx, gm), inputs, (), gm.forward, options)
+        whole = FunctionalGraph(gm, {}, lambda given: given)
+        return _or_parts(
+            partial(read_fx, gm), inputs, (), gm.forward, options, lambda: whole
+        )
 
     made = _PerShape(compile_for, (), example_inputs)
     if not made.is_open:

@@ -1,7 +1,7 @@
 """Inputs whose shapes only runs know: what a model says of them, and what it is given."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -23,6 +23,8 @@ class OpenInput:
     """None for text."""
     is_sequence: bool = False
     is_optional: bool = False
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Which extents a model allows for its open dimensions, by name."""
 
     def __str__(self) -> str:
         if self.is_sequence:

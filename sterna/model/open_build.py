@@ -71,11 +71,13 @@ def _sorted_out(
     """Shapes and extents that are given, and ranges of dimensions by name."""
     names = {each.name for each in inputs}
     dims = {dim for each in inputs for dim in each.shape or () if isinstance(dim, str)}
-    ranges = {
-        n: (int(given[0]), int(given[1])) for n, given in shapes.items()
-        if n in dims - names and isinstance(given, tuple | list) and is_range(given)
+    given = {
+        n: (int(each[0]), int(each[1])) for n, each in shapes.items()
+        if n in dims - names and isinstance(each, tuple | list) and is_range(each)
     }
-    return {n: given for n, given in shapes.items() if n not in ranges}, ranges
+    declared = {n: limits for one in inputs for n, limits in one.ranges.items() if n in dims}
+    ranges = {**declared, **given}
+    return {n: each for n, each in shapes.items() if n not in given}, ranges
 
 
 class RelayTrace:

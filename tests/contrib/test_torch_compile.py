@@ -14,6 +14,7 @@ require_module("torch")
 import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
+from sterna.contrib import torch_compile  # noqa: E402
 from sterna.contrib.torch_compile import sterna as backend  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -84,6 +85,45 @@ def test_what_has_no_converter_runs_as_before() -> None:
     strict = torch.compile(values, backend=backend, options={"fallback": False})
     with pytest.raises(Exception, match="linalg_eig"):
         strict(torch.eye(3))
+
+
+class AroundEigenvalues(nn.Module):
+    """Layers before and after an operator that has no converter."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(4, 4), nn.Linear(4, 2)
+
+    def forward(self, x: Any) -> Any:
+        square = torch.tanh(self.first(x))
+        values = torch.linalg.eigvals(square @ square.mT).abs()
+        return self.last(torch.relu(values)) * 2.0
+
+
+def test_parts_around_what_has_no_converter_are_compiled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    built, build = [], torch_compile._build
+
+    def count(program: Any, options: Any) -> Any:
+        built.append([step.target for step in program.steps])
+        return build(program, options)
+
+    monkeypatch.setattr(torch_compile, "_build", count)
+    net, x = AroundEigenvalues().eval(), torch.randn(3, 4, 4)
+    compiled = torch.compile(net, backend=backend, options=QUICK)
+    with torch.no_grad(), pytest.warns(UserWarning, match=r"parts of a graph.*\n.*linalg_eig"):
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
+        assert ["aten.tanh.default" in part for part in built[-2:]] == [True, False]
+        assert any("linear" in step for step in built[-1])
+        net.last.weight.mul_(3.0)
+        torch.testing.assert_close(compiled(x), net(x), rtol=1e-4, atol=1e-4)
+    with pytest.warns(UserWarning, match="parts of a graph"):
+        compiled(x).sum().backward()
+    found = net.first.weight.grad
+    net.zero_grad()
+    net(x).sum().backward()
+    torch.testing.assert_close(found, net.first.weight.grad, rtol=1e-3, atol=1e-3)
 
 
 def test_unknown_options_are_named() -> None:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import sterna
+from sterna.model.arguments import InputError
 from sterna.model.open_model import OpenModel
 from tests.support import require_module
 
@@ -42,3 +43,20 @@ def test_a_script_is_recorded_anew_for_other_example_inputs(tmp_path: Path) -> N
     for rows in (2, 5):
         model = sterna.compile(path, (torch.zeros(rows, 4),))
         assert np.asarray(model(np.ones((rows, 4), "float32"))).shape == (rows, 3)
+
+
+@pytest.mark.parametrize("in_file", [False, True])
+def test_extents_outside_of_a_programs_ranges_are_named(in_file: bool, tmp_path: Path) -> None:
+    require_module("torch")
+    import torch
+
+    batch = torch.export.Dim("batch", min=3, max=16)
+    program = torch.export.export(
+        torch.nn.ReLU(), (torch.ones(4, 2),), dynamic_shapes={"input": {0: batch}}
+    )
+    torch.export.save(program, tmp_path / "relu.pt2")
+    model = sterna.compile(tmp_path / "relu.pt2" if in_file else program)
+    for extent in (2, 17):
+        with pytest.raises(InputError, match=rf"extent {extent} .*compiled for 3 to 16"):
+            model(np.ones((extent, 2), "float32"))
+    assert model(np.ones((16, 2), "float32")).shape == (16, 2)

@@ -41,6 +41,8 @@ DATA = "data decides about shapes"
 WITHOUT_VALUES = frozenset({
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
 })
+# Types that float64 is more exact than.
+NARROW = (torch.float32, torch.float16, torch.bfloat16)
 # Operators that say where a number stands: of equal ones it may be any.
 WITH_PLACES = frozenset({"topk", "kthvalue", "median", "nanmedian", "mode", "sort", "msort"})
 SLOW = f"more than {SECONDS} s"
@@ -226,7 +228,7 @@ def _expect_results(op: Any, sample: Any, made: Any, found: list[Any]) -> None:
 
 def _in_float64(call: SampleCall, given: Sequence[Any], made: Any) -> Any:
     """What PyTorch gives for numbers of float64, rounded: where its own are less exact."""
-    wide = [each.double() if each.dtype == torch.float32 else each.clone() for each in given]
+    wide = [each.double() if each.dtype in NARROW else each.clone() for each in given]
     with torch.no_grad():
         leaves, spec = torch.utils._pytree.tree_flatten(call(*wide))
     like = torch.utils._pytree.tree_flatten(made)[0]

@@ -8,6 +8,7 @@ from sterna.frontend.torch.promotion import (
     as_float,
     as_type,
     floats,
+    in_float32,
     is_float,
     result_type,
     scalar,
@@ -74,6 +75,7 @@ def rad2deg(x: RelayExpr) -> RelayExpr:
 
 
 @aten("sinc", "special_sinc")
+@in_float32
 def sinc(x: RelayExpr) -> RelayExpr:
     x = as_float(x)
     turned = call("multiply", x, like(math.pi, x))
@@ -392,6 +394,7 @@ def clamp_max(x: RelayExpr, max: Operand) -> RelayExpr:
 
 
 @aten("addcmul")
+@in_float32
 def addcmul(
     x: RelayExpr, tensor1: RelayExpr, tensor2: RelayExpr, value: float = 1
 ) -> RelayExpr:
@@ -399,6 +402,7 @@ def addcmul(
 
 
 @aten("addcdiv")
+@in_float32
 def addcdiv(
     x: RelayExpr, tensor1: RelayExpr, tensor2: RelayExpr, value: float = 1
 ) -> RelayExpr:
@@ -406,6 +410,7 @@ def addcdiv(
 
 
 @aten("lerp")
+@in_float32
 def lerp(x: RelayExpr, end: RelayExpr, weight: Operand) -> RelayExpr:
     """Counted from the nearer end, so that both ends are exact."""
     factor = scalar(weight, x)
@@ -417,6 +422,7 @@ def lerp(x: RelayExpr, end: RelayExpr, weight: Operand) -> RelayExpr:
 
 
 @aten("atan2", "arctan2")
+@in_float32
 def atan2(x: Operand, other: Operand) -> RelayExpr:
     """The angle of a point, by the quadrant that it lies in."""
     y, base = floats(x, other)
@@ -456,6 +462,7 @@ def heaviside(x: RelayExpr, values: RelayExpr) -> RelayExpr:
 
 
 @aten("logaddexp")
+@in_float32
 def logaddexp(x: Operand, other: Operand) -> RelayExpr:
     a, b = floats(x, other)
     return _log_sum(a, b, "exp", "log1p")
@@ -469,6 +476,7 @@ def _log_sum(a: RelayExpr, b: RelayExpr, exp: str, log: str) -> RelayExpr:
 
 
 @aten("logaddexp2")
+@in_float32
 def logaddexp2(x: Operand, other: Operand) -> RelayExpr:
     a, b = floats(x, other)
     turn = like(math.log(2), a)

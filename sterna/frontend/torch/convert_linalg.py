@@ -9,7 +9,7 @@ from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, r
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_matrix import matmul
 from sterna.frontend.torch.convert_shape import broadcast_shape, cat, expand, shape_of, slice_
-from sterna.frontend.torch.promotion import Operand
+from sterna.frontend.torch.promotion import Operand, in_float32
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -298,6 +298,7 @@ def matrix_power(x: RelayExpr, n: int) -> RelayExpr:
 
 
 @aten("linalg_matrix_exp", "matrix_exp")
+@in_float32
 def matrix_exp(x: RelayExpr) -> RelayExpr:
     return call("linalg.matrix_exp", x)
 

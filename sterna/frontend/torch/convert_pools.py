@@ -10,7 +10,7 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.limits import expect_moderate
 from sterna.frontend.torch.convert_layers import LAYOUT, Numbers, per_axis
 from sterna.frontend.torch.convert_shape import places_of, shape_of, squeeze, unsqueeze
-from sterna.frontend.torch.promotion import is_float
+from sterna.frontend.torch.promotion import in_float32, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -320,6 +320,7 @@ def _by_axis(given: Sequence[float | None], count: int) -> list[float | None]:
 
 
 @aten("upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d")
+@in_float32
 def linear(
     align_corners: bool, x: RelayExpr | None = None, output_size: Sequence[int] | None = None,
     scales: float | None = None, scales_d: float | None = None, scales_h: float | None = None,
@@ -337,6 +338,7 @@ def linear(
 
 
 @aten("upsample_bicubic2d")
+@in_float32
 def bicubic(
     align_corners: bool, x: RelayExpr | None = None, output_size: Sequence[int] | None = None,
     scales_h: float | None = None, scales_w: float | None = None,
@@ -378,6 +380,7 @@ for _kind, _method in (("bilinear", "linear"), ("bicubic", "cubic")):
 
 
 @aten("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+@in_float32
 def grid_sampler(
     input: RelayExpr, grid: RelayExpr, interpolation_mode: int, padding_mode: int,
     align_corners: bool,

@@ -8,7 +8,7 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_compare import truth
 from sterna.frontend.torch.convert_elementwise import power
 from sterna.frontend.torch.convert_shape import axis_of, ravel, shape_of, squeeze
-from sterna.frontend.torch.promotion import as_float, is_float
+from sterna.frontend.torch.promotion import as_float, in_float32, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 
@@ -195,6 +195,7 @@ def std_mean(
 
 
 @aten("linalg_vector_norm")
+@in_float32
 def vector_norm(
     x: RelayExpr, ord: float = 2, dim: Dims = None, keepdim: bool = False,
     dtype: str | None = None,
@@ -215,6 +216,7 @@ def vector_norm(
 
 
 @aten("norm", "frobenius_norm")
+@in_float32
 def norm(
     x: RelayExpr, p: float | None = 2, dim: Dims = None, keepdim: bool = False,
     dtype: str | None = None,

@@ -20,7 +20,7 @@ class ProgramTrace:
     def __init__(self, model: Any, example_inputs: Sequence[Any] | None = None) -> None:
         self.program = read(model, ImportOptions(example_inputs=example_inputs))
         self.inputs = [
-            OpenInput(one.name, one.shape, one.dtype)
+            OpenInput(one.name, one.shape, one.dtype, ranges=self.program.ranges)
             for one in self.program.inputs
             if not one.is_number
         ]

@@ -4,12 +4,15 @@ Arguments have the names of the operators' schemas. A value is known by its name
 where a schema wants a number is a `NumberRef`, so that a converter gets the number itself.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from sterna.frontend.open_shapes import NamedDim
 from sterna.relay.arrays import Array
+
+# No dimension has more elements.
+LARGEST = (1 << 63) - 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +118,18 @@ class Program:
     outputs: list[ProgramOutput]
     output_names: list[str] = field(default_factory=list)
     """What the user calls the results, if anything."""
+    ranges: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Which extents open dimensions may have, by name."""
+
+
+def range_of(least: int | None, most: int | None) -> tuple[int, int] | None:
+    """The extents that a constraint of torch.export allows, as PyTorch itself checks them.
+
+    A least of 2 says that graphs were recorded with more than one element: 0 and 1 are allowed.
+    """
+    least = 0 if least is None or least <= 2 else least
+    most = LARGEST if most is None else min(most, LARGEST)
+    return None if (least, most) == (0, LARGEST) else (least, most)
 
 
 def refs_of(argument: Argument) -> list[str]:

@@ -1,6 +1,8 @@
 """Element types of results as torch.result_type has them, and operands brought to one type."""
 
-from typing import Any
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar
 
 from sterna.frontend.calls import cast, constant, dtype_of, rank_of
 from sterna.relay.expr import RelayExpr
@@ -10,6 +12,34 @@ Operand = RelayExpr | int | float | bool
 
 DEFAULT_FLOAT = "float32"
 _BOOL, _WHOLE, _FLOAT = range(3)
+
+
+HALVES = ("float16", "bfloat16")
+
+ConverterT = TypeVar("ConverterT", bound=Callable[..., Any])
+
+
+def in_float32(convert: ConverterT) -> ConverterT:
+    """A converter of several steps that are rounded once: PyTorch computes 16 bits in 32."""
+
+    @wraps(convert)
+    def widened(*args: Any, **kwargs: Any) -> Any:
+        tensors = [each for each in (*args, *kwargs.values()) if isinstance(each, RelayExpr)]
+        kinds = {dtype_of(each) for each in tensors if is_float(each)}
+        own = next(iter(kinds), "")
+        if len(kinds) != 1 or own not in HALVES or kwargs.get("dtype") is not None:
+            return convert(*args, **kwargs)
+        made = convert(*map(_wide, args), **{name: _wide(each) for name, each in kwargs.items()})
+        parts = made if isinstance(made, list) else [made]
+        found = [cast(each, own) if dtype_of(each) == "float32" else each for each in parts]
+        return found if isinstance(made, list) else found[0]
+
+    return widened  # type: ignore[return-value]
+
+
+def _wide(value: Any) -> Any:
+    is_half = isinstance(value, RelayExpr) and dtype_of(value) in HALVES
+    return cast(value, "float32") if is_half else value
 
 
 def category(dtype: str) -> int:

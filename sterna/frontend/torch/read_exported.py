@@ -19,6 +19,7 @@ from sterna.frontend.torch.program import (
     Step,
     Unreadable,
     Weight,
+    range_of,
 )
 from sterna.frontend.torch.table import converter_of
 from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
@@ -30,10 +31,10 @@ ROUNDS = 4
 
 def read_exported(exported: Any) -> Program:
     """The program of an ExportedProgram, functional, with big operators whole."""
-    functional = _functional(exported)
-    signature = functional.graph_signature
-    nodes = list(functional.graph.nodes)
-    held = {**functional.state_dict, **functional.constants}
+    made = functional(exported)
+    signature = made.graph_signature
+    nodes = list(made.graph.nodes)
+    held = {**made.state_dict, **made.constants}
     inputs, weights = [], []
     placeholders = {node.name: node for node in nodes if node.op == "placeholder"}
     for spec in signature.input_specs:
@@ -47,10 +48,19 @@ def read_exported(exported: Any) -> Program:
             raise OpNotImplemented(f"the PyTorch model's input '{name}', which is a {kind}")
     steps = [step for node in nodes if (step := step_of(node)) is not None]
     outputs = [_output(spec) for spec in signature.output_specs if spec.kind.name != "TOKEN"]
-    return Program(inputs, weights, steps, outputs)
+    ranges = {
+        str(symbol): found for symbol, limits in made.range_constraints.items()
+        if (found := range_of(_limit(limits.lower), _limit(limits.upper))) is not None
+    }
+    return Program(inputs, weights, steps, outputs, ranges=ranges)
 
 
-def _functional(exported: Any) -> Any:
+def _limit(number: Any) -> int | None:
+    """A bound of a symbol; None if there is none."""
+    return int(number) if number.is_Integer else None
+
+
+def functional(exported: Any) -> Any:
     """Without changes in place; operators without a converter are taken apart where torch can."""
     import torch
     from torch._export.utils import _get_decomp_for_cia

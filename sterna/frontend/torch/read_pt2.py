@@ -1,6 +1,6 @@
 """Programs that torch.export.save wrote, read without PyTorch and without pickle."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -24,6 +24,7 @@ from sterna.frontend.torch.program import (
     Step,
     Unreadable,
     Weight,
+    range_of,
 )
 from sterna.frontend.torch.tensors import known_dtype
 from sterna.relay.arrays import Array, numpy_dtype
@@ -69,6 +70,7 @@ class _Reader:
         self.graph = field(module, "graph", dict)
         self.signature = field(module, "signature", dict)
         self.values = field(self.graph, "tensor_values", dict)
+        self.ranges = _ranges(field(model, "range_constraints", dict))
         self.taken: set[str] = set()
         self.depth = 0
 
@@ -91,7 +93,7 @@ class _Reader:
                 raise OpNotImplemented(f"an input of the kind {kind}")
         steps = [self._step(node) for node in field(self.graph, "nodes", list)]
         outputs = [_output(spec) for spec in field(self.signature, "output_specs", list)]
-        return made_functional(Program(inputs, weights, steps, outputs))
+        return made_functional(Program(inputs, weights, steps, outputs, ranges=self.ranges))
 
     def _take(self, name: str) -> None:
         if name in self.taken:
@@ -289,6 +291,20 @@ def argument_of(argument: dict[str, Any]) -> Argument:
     kind, value = one_of(argument)
     read = _READERS.get(kind)
     return Unreadable(f"an argument of the kind {kind}") if read is None else read(value)
+
+
+def _ranges(constraints: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    """Which extents a file allows for its symbols; a bound that is missing is none."""
+    found = {}
+    for name, limits in constraints.items():
+        least, most = (
+            None if field(limits, side, object) is None else whole_number(limits[side])
+            for side in ("min_val", "max_val")
+        )
+        allowed = range_of(least, most)
+        if allowed is not None:
+            found[name] = allowed
+    return found
 
 
 def _output_names(output: Any) -> list[str]:
