@@ -4,7 +4,7 @@
 
 MODELS is a folder with the float networks and the pictures that the cases below name; the network
 of digits comes with Sterna. Of the pictures random crops, mirrored and of other brightness, are
-made; one half calibrates, the other is judged. Each network is quantised by `sterna.quantize` and by
+made; half of them calibrate, half are judged. Each network is quantised by `sterna.quantize` and by
 ONNX Runtime's static quantiser (QDQ, weights by channel), and both are compared with the float
 network. Times are of one thread, float and int8 in turns. Needs onnxruntime and pillow.
 """

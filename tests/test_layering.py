@@ -54,7 +54,9 @@ RANKS = {
 # stands below its meaning, and where a record names what is loaded when it is first needed.
 UPWARD = {
     "sterna/relay/__init__.py": (
-        {"driver"}, "relay.build and its kin are known by this name; driver defines them",
+        {"driver", "quantization"},
+        "relay.build, relay.quantize and their kin are known by these names; folders above this "
+        "one define them",
     ),
     "sterna/relay/frontend.py": (
         {"frontend"}, "relay.frontend.from_onnx is known by this name; importers lie above graphs",

@@ -60,6 +60,7 @@ from sterna.auto_scheduler.task_scheduler import (
 )
 from sterna.auto_scheduler.tuning_options import TuningOptions
 from sterna.auto_scheduler.workload_registry import make_workload_key, register_workload
+from sterna.support.classic import classic_names
 
 __all__ = [
     "ApplyHistoryBest", "ApplyHistoryBestOrSample", "ComputeDAG", "EmptyPolicy", "HardwareParams",
@@ -72,3 +73,5 @@ __all__ = [
     "make_workload_key", "measure", "measure_record", "register_workload", "relay_integration",
     "save_records", "search_policy", "search_task", "task_scheduler", "workload_registry",
 ]
+
+__getattr__ = classic_names(__name__)

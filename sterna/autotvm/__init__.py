@@ -4,7 +4,7 @@ Templates are the user's own schedules of tensor expressions. The tasks of a net
 whose knobs are the questions that `sterna.schedule.choose` answers.
 """
 
-from sterna.autotvm import callback, dispatch, layers, measure, record, space, task, tuner
+from sterna.autotvm import callback, dispatch, layers, measure, record, space, task, tophub, tuner
 from sterna.autotvm.dispatch import apply_history_best
 from sterna.autotvm.layers import extract_from_program
 from sterna.autotvm.measure import (
@@ -31,5 +31,6 @@ __all__ = [
     "InstantiationError", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput",
     "MeasureResult", "RPCRunner", "RandomTuner", "XGBTuner", "apply_fixed_config",
     "apply_history_best", "callback", "create", "dispatch", "extract_from_program", "get_config",
-    "layers", "measure", "measure_option", "record", "space", "task", "template", "tuner",
+    "layers", "measure", "measure_option", "record", "space", "task", "template", "tophub",
+    "tuner",
 ]

@@ -23,6 +23,8 @@ class Workbench:
 
     path: str
     first: str
+    incumbent: str
+    """The fastest so far, which runs in turns with it; itself if there is none."""
     args: list[tuple[list[int], str]]
     number: int
     repeat: int
@@ -38,7 +40,7 @@ class RunProcess:
         self.process = LineProcess("sterna.autotvm.run_process")
 
     def ask(self, bench: Workbench, timeout: float) -> dict[str, Any]:
-        """The seconds of each repeat, or the number of an error and its text."""
+        """The seconds of each repeat and of the incumbent's in turns, or an error and its text."""
         try:
             return self.process.ask(asdict(bench), timeout + STARTS_WITHIN)
         except ProcessSilent as error:
@@ -68,14 +70,15 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     device = request.pop("device")
     bench = Workbench(**request, device=None if device is None else RemoteDevice(**device))
     try:
-        return {"costs": _run(bench)}
+        incumbent, costs = _run(bench)
+        return {"incumbent": incumbent, "costs": costs}
     except WrongResult as error:
         return {"error": str(error), "number": WRONG}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}", "number": RUNTIME}
 
 
-def _run(bench: Workbench) -> list[float]:
+def _run(bench: Workbench) -> tuple[list[float], list[float]]:
     with nullcontext() if bench.device is None else bench.device.session() as session:
         def loaded(path: str) -> Any:
             if session is None:
@@ -92,11 +95,15 @@ def _run(bench: Workbench) -> list[float]:
         for index, (got, right) in enumerate(zip(found, want, strict=True)):
             expect_close(index, got, right)
         arrays = [ndarray.array(array, place) for array in given]
-        times = module.time_evaluator(
-            "measured", place, number=bench.number, repeat=bench.repeat,
-            min_repeat_ms=bench.min_repeat_ms,
-        )(*arrays)
-        return list(times.results)
+        def timed(one: Any) -> float:
+            evaluator = one.time_evaluator(
+                "measured", place, number=bench.number, repeat=1, min_repeat_ms=bench.min_repeat_ms
+            )
+            return float(evaluator(*arrays).results[0])
+
+        other = module if bench.incumbent == bench.path else loaded(bench.incumbent)
+        pairs = [(timed(other), timed(module)) for _ in range(bench.repeat)]
+        return [first for first, _ in pairs], [second for _, second in pairs]
 
 
 def _drawn(bench: Workbench) -> list[Array]:

@@ -67,6 +67,15 @@ def add_to(commands: "Subparsers") -> None:
         "--option", action="append", type=parse_option, default=[], metavar="NAME=VALUE",
         help="an option of the project, such as toolchain=zig; may be repeated",
     )
+    goals = parser.add_mutually_exclusive_group()
+    goals.add_argument(
+        "--size", action="store_const", const="size", dest="goal",
+        help="the shortest code, for bare boards; else what pays for its length",
+    )
+    goals.add_argument(
+        "--speed", action="store_const", const="speed", dest="goal",
+        help="the fastest code, however long, for bare boards",
+    )
     parser.add_argument(
         "--run", action="store_true", dest="and_run",
         help="show what the board gives, and how far that is from what this machine gives",
@@ -165,6 +174,10 @@ def _generate(
     try:
         given = _typed(dict(options.option), template.options)
         chosen = {"board": options.board, "project_type": options.project_type}
+        if options.goal:
+            if not any(option.name == "goal" for option in template.options):
+                raise UsageError(f"--{options.goal}: {platform} has settings of its own for that")
+            chosen["goal"] = options.goal
         if options.project_type == EXAMPLE:
             chosen["sample_inputs"] = str(samples)
         with stage("make the project"):

@@ -7,7 +7,10 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UnsupportedError, UsageError
@@ -29,6 +32,9 @@ from sterna.tune.ray_cluster import RayPool
 from sterna.tune.tuner import network_inputs
 from sterna.tune.worker import Worker
 from sterna.tune.workers import Workers
+
+# The layers of the table on a terminal.
+SHOWN_LAYERS = 16
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -112,8 +118,8 @@ def run(options: argparse.Namespace) -> int:
     given = read_inputs(options, specs, fill=True)
     budget = Budget(options.trials, seconds=options.minutes * 60)
     database = TuningDatabase(output)
-    with PassContext(level):
-        found = tune(module, params, target, database, given, budget, _told(options), level,
+    with PassContext(level), SearchDisplay(options) as display:
+        found = tune(module, params, target, database, given, budget, display.tell, level,
                      options.threads, device, workers=_workers(options))
     if options.plot:
         Path(options.plot).write_text(draw_history(found.history), "utf-8")
@@ -142,17 +148,50 @@ def _workers(options: argparse.Namespace) -> Callable[[Path], Workers]:
     return partial(RayPool, options.ray)
 
 
-def _told(options: argparse.Namespace) -> Any:
-    console = Console(stderr=True, highlight=False)
+class SearchDisplay:
+    """The search as it goes: a table on a terminal, elsewhere a line for each round."""
 
-    def tell(at: Progress) -> None:
-        if not options.json:
-            console.print(
-                f"round {at.round}, {at.seconds:.0f} s: {count(at.trials, 'trial')}, the network "
-                f"at {at.ratio:.3f} of its untuned time, up to {at.expected:.1%} more expected"
-            )
+    def __init__(self, options: argparse.Namespace) -> None:
+        self._is_quiet: bool = options.json
+        self._seconds: float = options.minutes * 60
+        self._console = Console(stderr=True, highlight=False)
+        self._live: Live | None = None
 
-    return tell
+    def __enter__(self) -> "SearchDisplay":
+        if self._console.is_terminal and not self._is_quiet:
+            self._live = Live(console=self._console, transient=True, auto_refresh=False)
+            self._live.start()
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+
+    def tell(self, at: Progress) -> None:
+        """What a round came to."""
+        if self._live is not None:
+            self._live.update(search_table(at, self._seconds), refresh=True)
+        elif not self._is_quiet:
+            self._console.print(_line(at, self._seconds))
+
+
+def _line(at: Progress, seconds: float) -> str:
+    return (f"round {at.round}, {at.seconds:.0f} of {seconds:.0f} s: {count(at.trials, 'trial')}, "
+            f"the network at {at.ratio:.3f} of its untuned time, {show_seconds(now_takes(at))}, "
+            f"up to {at.expected:.1%} more expected")
+
+
+def now_takes(at: Progress) -> float:
+    """What the network takes now."""
+    return at.untuned_seconds * at.ratio
+
+
+def search_table(at: Progress, seconds: float) -> Group:
+    """Where a search stands: the network, and its greatest layers."""
+    table = Table("Layer", "Share", "Trials", "Of its untuned time", box=None)
+    for scope, layer in list(at.layers.items())[:SHOWN_LAYERS]:
+        table.add_row(Text(scope), f"{layer.share:.1%}", str(layer.trials), f"{layer.ratio:.3f}")
+    return Group(Text(_line(at, seconds)), table)
 
 
 def _data(found: Outcome, output: str) -> dict[str, Any]:

@@ -98,6 +98,7 @@ _MODULES = {
     "frontend": "sterna.relay.frontend",
     "loops": "sterna.relay.loops",
     "prelude": "sterna.relay.prelude",
+    "quantize": "sterna.quantization.classic",
     "testing": "sterna.relay.testing",
     "transform": "sterna.relay.transform",
     "vm": "sterna.driver.vm_build",

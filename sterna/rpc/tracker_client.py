@@ -161,3 +161,11 @@ def connect_tracker(
     if host is None or number is None:
         raise ValueError("name the tracker's host and port, or set TVM_TRACKER_HOST and _PORT")
     return TrackerSession(host, number, tls_ca)
+
+
+def request_remote(
+    device_key: str, host: str | None = None, port: int | None = None, priority: int = 1,
+    timeout: float = 60,
+) -> RPCSession:
+    """A session on the next free server with a key; host and port are those of the tracker."""
+    return connect_tracker(host, port).request(device_key, priority, timeout)

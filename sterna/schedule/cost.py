@@ -70,9 +70,14 @@ def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> 
     cycles = made.macs / products_per_cycle(processor) / threads
     cycles += arriving(made.weight_bytes * share, processor) + regions(1, processor)
     cycles += KERNEL if made.pixels == 1 else 0.0
-    data = made.rows * made.depth * made.data.bytes
-    if made.is_matrix and data > processor.l2_bytes // 2:  # it comes again for every column
-        cycles += made.matrices * data * (tiles - 1) / STREAMED / processor.threads
+    if made.is_matrix:
+        data, most = made.rows * made.depth * made.data.bytes, processor.l2_bytes // 2
+    else:
+        data = made.inputs * math.prod(made.image) * made.data.bytes
+        most = processor.l2_bytes if large and made.taps > 1 else data
+    if data > most:  # it comes again for every column
+        again = made.matrices if made.is_matrix else made.batch
+        cycles += again * data * (tiles - 1) / STREAMED / processor.threads
     return cycles
 
 
@@ -81,7 +86,8 @@ def tiled_cycles(made: Contraction, processor: Processor) -> float:
     *above, rows = (math.prod(made.result),) if made.is_pointwise else made.result
     columns = made.outputs // made.groups
     found = tiles_of_group(processor, rows, columns, made.groups, made.out, made.depth)
-    steps = min(found.values()) * made.groups * made.products * made.batch * math.prod(above)
+    tile = min(found, key=found.__getitem__)
+    steps = found[tile] * made.groups * made.products * made.batch * math.prod(above)
     steps *= ONE_CHANNEL if made.depth == made.groups == 1 and made.taps > 1 else 1.0
     if processor.by_element_fma and processor.steps_together(made.out, made.depth) == 1:
         steps *= BROADCAST
@@ -89,7 +95,7 @@ def tiled_cycles(made: Contraction, processor: Processor) -> float:
     if not made.channels_last and made.weight_bytes > processor.l2_bytes // 2:
         # of a few channels they are read for every line of pixels
         cycles += made.batch * math.prod(above) * made.weight_bytes / STREAMED
-    return direct_cycles(made, processor) + cycles / processor.threads
+    return direct_cycles(made, processor, tile.columns) + cycles / processor.threads
 
 
 def depthwise_cycles(made: Contraction, processor: Processor) -> float:

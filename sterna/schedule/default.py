@@ -416,26 +416,42 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
     op = stage.op
     assert isinstance(op, ComputeOp)
     lanes = kernel.processor.lanes(op.output(0).dtype)
-    count = math.prod(extents_of(op.reduce_axis))
-    if count < UNEVEN_VECTORS * lanes:
-        while lanes > 1 and (count % lanes or count < 2 * lanes):
-            lanes //= 2
+    inner = read_in_order(op)
+    count = math.prod(extents_of(inner))
+    while lanes > 1 and count < UNEVEN_VECTORS * lanes and (count % lanes or count < 2 * lanes):
+        lanes //= 2
     if lanes < 4 or op.num_outputs > 1 or not along_last(op):
         return []
     several = count >= 2 * CHAINS * lanes and (
         count % (CHAINS * lanes) == 0 or count >= UNEVEN_VECTORS * CHAINS * lanes
     )
     width = CHAINS * lanes if several else lanes
-    made = [_reduce_to(kernel, stage, width)]
+    made = [_reduce_to(kernel, stage, inner, width)]
     while width // CHAINS >= 4:
         width //= CHAINS
-        made.append(_reduce_to(kernel, stage, width))
+        made.append(_reduce_to(kernel, stage, stage.op.reduce_axis, width))
     return made
 
 
-def _reduce_to(kernel: Kernel, stage: Stage, width: int) -> Tensor:
+def read_in_order(op: Operation) -> list[IterVar]:
+    """The last axes of a reduction that all that is read has as its last ones; one at least."""
+    assert isinstance(op, ComputeOp)
+    body = op.body[0]
+    assert isinstance(body, Reduce)
+    axes = list(op.reduce_axis)
+    reads = [load.indices for load in loads_of(body) if load.indices]
+    count = 1
+    while count < len(axes) and all(
+        len(read) > count and read[-count - 1] is axes[-count - 1].var
+        and read[-count] is axes[-count].var for read in reads
+    ):
+        count += 1
+    return axes[len(axes) - count :]
+
+
+def _reduce_to(kernel: Kernel, stage: Stage, inner: Sequence[IterVar], width: int) -> Tensor:
     op = stage.op
-    _, lane = stage.split(stage.fuse(*op.reduce_axis), factor=width)
+    _, lane = stage.split(stage.fuse(*inner), factor=width)
     made: Tensor = kernel.schedule.rfactor(op.output(0), lane, factor_axis=len(op.axis))
     partial = kernel.schedule[made]
     *outer, vector = partial.op.axis

@@ -18,6 +18,8 @@ AS_IT_LIES, PANELS, DOTS, STREAMED = "as it lies", "panels", "dot products", "st
 TRANSPOSED, COPIED = 1.5, 2.0
 # How much longer products take with vectors that are gathered, or that come from lines far apart.
 GATHERED, FAR = 8.0, 2.5
+# Cycles of a line that comes from behind the second cache alone: its neighbours lie pages away.
+LINE_BYTES, PAGE_BYTES, LONE_LINE = 64, 4096, 46.0
 # How much longer dot products take than a tile that broadcasts, and cycles to add up their lanes.
 DOT_LOADS, LANES_ADDED = 1.1, 2.0
 # Rows whose sums are in registers while steps of the sum are added to them.
@@ -46,8 +48,13 @@ class FreeOperand:
         if way == STREAMED:
             loaded = elements * (STEPS + 2 * self.rows) / (STEPS * processor.lanes(made.dtype))
             return max(cycles, loaded / processor.throughput.loads)
-        near = depth * columns * made.dtype.bytes <= processor.l1_bytes // 2
-        return cycles * (GATHERED if self.across else 1.0 if near else FAR)
+        item = made.dtype.bytes
+        near = depth * columns * item <= processor.l1_bytes // 2
+        cycles *= GATHERED if self.across else 1.0 if near else FAR
+        size = elements * item
+        if not self.across and columns * item >= PAGE_BYTES and size > processor.l2_bytes:
+            cycles = max(cycles, LONE_LINE * size / LINE_BYTES)
+        return cycles
 
 
 def free_operand(made: SumOfProducts, row: int) -> FreeOperand | None:

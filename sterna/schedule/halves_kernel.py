@@ -107,12 +107,18 @@ class HalvesKernel(StatementKernel):
                 ib.emit(call_extern("int32", step.name, *memory))
             else:
                 ib.emit(call_extern("int32", step.name, *memory, *biases))
-            with (
-                ib.for_range(0, count, name="pixel") as pixel,
-                ib.for_range(0, self.channels, name="channel") as channel,
-            ):
-                index = (*places_of(first + pixel, self.outer), block * self.channels + channel)
-                self.out[index] = finish(index, sums[pixel * self.channels + channel])
+
+            def store(pixel: Expr, place: int) -> None:
+                index = (*places_of(first + pixel, self.outer), channels[place])
+                self.out[index] = finish(index, sums[pixel * self.channels + place])
+
+            if self.made.pixels % self.pixels:
+                with ib.for_range(0, count, name="pixel") as pixel:
+                    store(pixel, 0)
+                return
+            for number in range(self.pixels * self.channels):
+                row, place = divmod(number, self.channels)
+                store(build.const(row), place)
 
     # ---- panels ----
 

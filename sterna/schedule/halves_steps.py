@@ -129,6 +129,50 @@ _PLAIN = "(int16_t)*panel * w0 + (int16_t)(*panel >> 32) * w1 +\n" \
 # ---- depthwise ----
 
 
+PAIR_PLANE = Step("sterna_copy_pairs", STEP + f"""\
+static inline int32_t sterna_pair(int32_t a, int32_t b) {{
+{_SELECT}
+  int32_t both;
+  __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(both) : "r"(a), "r"(b));
+  return both;
+#else
+  return (int32_t)((uint32_t)(uint16_t)a | (uint32_t)b << 16);
+#endif
+}}
+
+/* Rows of one channel, two neighbours in a word, between the border's pixels. */
+static STERNA_STEP int32_t sterna_copy_pairs(
+    int32_t *plane, const int8_t *image, int32_t rows, int32_t pitch, int32_t channels,
+    int32_t words, int32_t before, int32_t inside, int32_t border) {{
+  const int32_t both = sterna_pair(border, border);
+  for (; rows > 0; rows--) {{
+    const int8_t *from = image;
+    int32_t *end = plane + words, left = inside;
+    for (int32_t pixel = before; pixel > 1; pixel -= 2) *plane++ = both;
+    if (before & 1) {{
+      *plane++ = sterna_pair(border, from[0]);
+      from += channels;
+      left--;
+    }}
+    for (; left > 3; left -= 4) {{
+      plane[0] = sterna_pair(from[0], from[channels]);
+      plane[1] = sterna_pair(from[2 * channels], from[3 * channels]);
+      plane += 2;
+      from += 4 * channels;
+    }}
+    if (left > 1) {{
+      *plane++ = sterna_pair(from[0], from[channels]);
+      from += 2 * channels;
+      left -= 2;
+    }}
+    if (left > 0) *plane++ = sterna_pair(from[0], border);
+    while (plane < end) *plane++ = both;
+    image += pitch;
+  }}
+  return 0;
+}}""")
+
+
 def plane_dots(window: tuple[int, int], stride: int, outputs: int) -> Step:
     """So many neighbours of a row of one channel, from pairs of pixels.
 

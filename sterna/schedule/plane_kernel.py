@@ -10,14 +10,11 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import split_bias
-from sterna.schedule.halves_steps import plane_dots, words_of_row
+from sterna.schedule.halves_steps import PAIR_PLANE, plane_dots, words_of_row
 from sterna.schedule.statement_kernel import StatementKernel
 from sterna.tir import address_of, call_extern
 from sterna.tir.halves import join_halves
 from sterna.tir.ir_builder import BufferVar
-
-# Words of a row that are copied in a turn.
-TURN = 4
 
 
 def odd_columns(made: Contraction) -> int:
@@ -48,7 +45,8 @@ class PlaneKernel(StatementKernel):
         ib, made = self.ib, self.made
         columns = odd_columns(made)
         self.step = plane_dots((made.window[0], columns), made.strides[1], self.outputs)
-        ib.scope_attr(None, "pragma_import_c", self.step.definition)
+        for text in (PAIR_PLANE.definition, self.step.definition):
+            ib.scope_attr(None, "pragma_import_c", text)
         if {*made.strides} == {1} and made.result == made.image:
             self.read_first()
         plane = ib.allocate("int32", (self.rows * self.words,), name="plane")
@@ -60,8 +58,7 @@ class PlaneKernel(StatementKernel):
             ib.for_range(0, made.batch, name="image") as image,
             ib.for_range(0, made.outputs, name="channel") as channel,
         ):
-            with ib.for_range(0, inside, name="row") as row:
-                self._copy_row(plane, image, row, channel)
+            self._copy(plane, image, inside, channel)
             with ib.for_range(0, made.result[0], name="row") as row:
                 self._row(plane, image, row, channel)
 
@@ -73,34 +70,16 @@ class PlaneKernel(StatementKernel):
         with self.ib.for_range(first * self.words, last * self.words, name="word") as word:
             plane[word] = join_halves(border, border)
 
-    def _copy_row(self, plane: BufferVar, image: Expr, row: Expr, channel: Expr) -> None:
-        made, ib = self.made, self.ib
-        begin = ib.let("begin", ((image * made.image[0] + row) * made.image[1]) * made.inputs
-                       + channel)
-        start = ib.let("start", (row + made.before[0]) * self.words)
-
-        def pixel(column: int) -> Expr:
-            if not 0 <= column < made.image[1]:
-                return build.const(made.border)
-            return self.data[begin + column * made.inputs].astype("int32")
-
-        def copy(word: int) -> None:
-            column = 2 * word - made.before[1]
-            plane[start + word] = join_halves(pixel(column), pixel(column + 1))
-
-        first = -(-made.before[1] // 2)  # whose two pixels are inside
-        last = min(self.words, max(first, (made.before[1] + made.image[1]) // 2))
-        turns, rest = divmod(last - first, TURN)
-        for word in range(first):
-            copy(word)
-        with ib.for_range(0, turns, name="turn") as turn:
-            for part in range(TURN):
-                column = 2 * (first + part) - made.before[1]
-                at = begin + (turn * (2 * TURN) + column) * made.inputs
-                two = (self.data[at].astype("int32"), self.data[at + made.inputs].astype("int32"))
-                plane[start + turn * TURN + (first + part)] = join_halves(*two)
-        for word in range(last - rest, self.words):
-            copy(word)
+    def _copy(self, plane: BufferVar, image: Expr, rows: int, channel: Expr) -> None:
+        made, before = self.made, self.made.before[1]
+        first = image * (made.image[0] * made.image[1] * made.inputs) + channel
+        inside = min(made.image[1], 2 * self.words - before)
+        extents = (rows, made.image[1] * made.inputs, made.inputs, self.words, before, inside,
+                   made.border)
+        self.ib.emit(call_extern(
+            "int32", PAIR_PLANE.name, address_of(plane[made.before[0] * self.words]),
+            address_of(self.data[first]), *map(build.const, extents),
+        ))
 
     # ---- results ----
 

@@ -11,6 +11,8 @@ from sterna.support.discovery import load_name
 
 # A name as users know it: the module that it is, or the module and the attribute.
 MOVED = {
+    "sterna.auto_scheduler.utils": "sterna.rpc.tracker_client",
+    "sterna.autotvm.measure.request_remote": "sterna.rpc.tracker_client:request_remote",
     "sterna.contrib.cc.cross_compiler": "sterna.contrib.cc:cross_compile",
     "sterna.contrib.debugger.debug_runtime": "sterna.contrib.debugger.debug_executor",
     "sterna.contrib.graph_runtime": "sterna.contrib.graph_executor",
@@ -41,6 +43,7 @@ MOVED = {
     "sterna.relay.backend.executor_factory": "sterna.driver.factory",
     "sterna.relay.backend.runtime": "sterna.relay.backend",
     "sterna.relay.backend.vm": "sterna.driver.vm_build",
+    "sterna.relay.build_config": "sterna.ir.transform:PassContext",
     "sterna.relay.build_module": "sterna.driver.relay_build",
     "sterna.relay.expr.bind": "sterna.relay.traverse:bind",
     "sterna.relay.expr_functor": "sterna.relay.visitor",

@@ -7,7 +7,12 @@
                                b: a descriptor of a matrix in shared memory
     load_pair(to, from)        two numbers of float32 from shared memory
     fetch_quad(to, address)    four numbers of float32 from the device's memory
-    keep_words(to, a, b, c, d) 16 bytes into shared memory
+    keep_words(to, a, b, c, d), store_words(address, a, b, c, d)
+                               16 bytes into shared memory, or into the device's
+    take_ticket(to, address)   the next number of a count in the device's memory
+    add_count(address), await_count(address, n)
+                               what this warp has stored is there for copies, and is counted; wait
+                               for a count of n, and for what was counted
     settle(first, n)           n registers hold what products that were waited for have made:
                                nothing that reads them is moved before
     larger(x, y), flushed_exp2(x)
@@ -29,6 +34,10 @@ for _row in (
     Intrinsic("load_pair", 2, None, has_effect=True, result="int32"),
     Intrinsic("fetch_quad", 2, None, has_effect=True, result="int32"),
     Intrinsic("keep_words", 5, None, has_effect=True, result="int32"),
+    Intrinsic("store_words", 5, None, has_effect=True, result="int32"),
+    Intrinsic("take_ticket", 2, None, has_effect=True, result="int32"),
+    Intrinsic("add_count", 1, None, has_effect=True, result="int32"),
+    Intrinsic("await_count", 2, None, has_effect=True, result="int32"),
     Intrinsic("settle", 2, None, has_effect=True, result="int32"),
     Intrinsic("larger", 2, lambda x, y: y if math.isnan(x) or y > x else x, result="float32"),
     Intrinsic("flushed_exp2", 1, lambda x: math.exp2(x) if x >= -126 else 0.0, result="float32"),
@@ -60,6 +69,26 @@ def fetch_quad(first: BufferLoad, element: BufferLoad) -> Expr:
 def keep_words(to: Expr, words: Sequence[Expr]) -> Expr:
     """Put four words into shared memory."""
     return Call(INT32, "keep_words", (to, *words))
+
+
+def store_words(element: BufferLoad, words: Sequence[Expr]) -> Expr:
+    """Put four words where an element is."""
+    return Call(INT32, "store_words", (address_of(element), *words))
+
+
+def take_ticket(to: BufferLoad, count: BufferLoad) -> Expr:
+    """Put what a count is into private memory, and count one further."""
+    return Call(INT32, "take_ticket", (address_of(to), address_of(count)))
+
+
+def add_count(count: BufferLoad) -> Expr:
+    """Count what all lanes of a warp have stored."""
+    return Call(INT32, "add_count", (address_of(count),))
+
+
+def await_count(count: BufferLoad, wanted: Expr) -> Expr:
+    """Wait until so much was counted."""
+    return Call(INT32, "await_count", (address_of(count), wanted))
 
 
 def settle(first: BufferLoad, count: int) -> Expr:

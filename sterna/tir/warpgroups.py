@@ -8,6 +8,7 @@ and bytes; each time all have come its phase changes from even to odd or back.
                                holds, as runtime/gpu/kernels.h describes it; a kernel gets the map
                                as a parameter
     shared_address(address)    int32: the address in shared memory of an element there
+    tma_prefetch(map)          copies will need a map soon
     tma_load(to, barrier, map, coordinate ...)
                                a box, from its coordinates on, into shared memory; its bytes count
                                on the barrier. What is outside of the array is zero
@@ -60,9 +61,9 @@ and bytes; each time all have come its phase changes from even to odd or back.
     registers(n, more)         four warps go on with n registers for each thread, more than they
                                had or fewer
     first_lane(x)              int32: what the first lane of the warp has
-    warp_sync(), named_barrier(number, threads), async_fence()
-                               lanes, or so many threads, wait for each other; copies see what
-                               threads have put into shared memory
+    warp_sync(), named_barrier(number, threads), named_arrive(number, threads), async_fence()
+                               lanes, or so many threads, wait for each other; arrive, but do not
+                               wait; copies see what threads have put into shared memory
     launch_dependents(), wait_for_grids()
                                the next kernel may start (programmatic dependent launch); wait for
                                the kernels before this one
@@ -81,11 +82,13 @@ TENSOR_MAP = "tensor_map"
 
 # Names, numbers of arguments (-1: any).
 _ARITIES = {
-    "tma_load": -1, "tma_load_im2col": 9, "tma_store": -1, "tma_commit": 0, "tma_wait_read": 1,
+    "tma_prefetch": 1, "tma_load": -1, "tma_load_im2col": 9, "tma_store": -1, "tma_commit": 0,
+    "tma_wait_read": 1,
     "mbarrier_init": 2, "mbarrier_ready": 0, "mbarrier_expect": 2, "mbarrier_arrive": 1,
     "mbarrier_wait": 2, "wgmma": 8, "wgmma_fence": 0, "wgmma_commit": 0, "wgmma_wait": 1,
     "copy_in": 3, "copy_in_commit": 0, "copy_in_wait": 1, "ldmatrix": 2, "mma": 4,
-    "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "async_fence": 0,
+    "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "named_arrive": 2,
+    "async_fence": 0,
     "store_word": 2, "store_pair": 3, "keep_pair": 3, "load_quad": 2, "cluster_size": 1,
     "cluster_arrive": 0, "cluster_wait": 0, "send_quad": 3, "registers": 2,
     "multiply_quads": 6, "first_lane": 1,
@@ -118,6 +121,11 @@ def tensor_map(array: BufferLoad, line: str) -> Expr:
 def shared_address(element: BufferLoad) -> Expr:
     """Where an element of shared memory is."""
     return _do("shared_address", address_of(element))
+
+
+def tma_prefetch(map_: Expr) -> Expr:
+    """Bring a map near, before the first copy needs it."""
+    return _do("tma_prefetch", map_)
 
 
 def tma_load(to: Expr, barrier: Expr, map_: Expr, at: Sequence[ExprLike]) -> Expr:
@@ -314,6 +322,11 @@ def warp_sync() -> Expr:
 def named_barrier(number: ExprLike, threads: int) -> Expr:
     """So many threads wait for each other."""
     return _do("named_barrier", number, threads)
+
+
+def named_arrive(number: ExprLike, threads: int) -> Expr:
+    """Arrive where so many threads are waited for."""
+    return _do("named_arrive", number, threads)
 
 
 def async_fence() -> Expr:

@@ -4,16 +4,18 @@ The logarithm of a measured ratio is taken for a sum of what is known of a candi
 of its predicted ratio, for each question by a factor of its own; the question itself; and the
 candidate's text, which many layers share (a tile of 7 x 12). Bayesian least squares gives the mean
 and the spread for candidates that were not measured, so that a round can be spent where the gain
-is likely or the doubt is large. It belongs to a machine, not to a network.
+is likely or the doubt is large. It belongs to a machine, not to a network. Where LightGBM is
+installed, its trees learn what the sum leaves.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from sterna.relay.arrays import Array
+from sterna.tune.boosted import LEAST, BoostedTrees, features_of, is_installed
 
 # Before anything is measured: how far a factor and the effects of questions and of texts are from
 # what the analytic model says, and how far a measurement is from their sum.
@@ -45,7 +47,10 @@ class Correction:
     """Of what is known of candidates, in the sums below."""
     seen: list[tuple[dict[int, float], float, float]] = field(default_factory=list)
     """Features, the measured logarithm less the predicted one, and its error."""
+    numbers: list[list[float]] = field(default_factory=list)
+    """Of what was measured, as trees look at it."""
     _solved: tuple[Array, Array] | None = None
+    _trees: BoostedTrees | None = None
 
     def note(self, question: str, text: str, predicted: float, log_ratio: float,
              error: float) -> None:
@@ -53,11 +58,25 @@ class Correction:
         bounded = _bounded(predicted)
         features = self._features(question, text, bounded, add=True)
         self.seen.append((features, log_ratio - bounded, error))
-        self._solved = None
+        self.numbers.append(features_of(question, text, bounded))
+        self._solved = self._trees = None
 
     def expected(self, question: str, text: str, predicted: float) -> Expected:
         """What is to be expected of a candidate."""
-        bounded = _bounded(predicted)
+        return self.expected_of([(question, text, predicted)])[0]
+
+    def expected_of(self, candidates: Sequence[tuple[str, str, float]]) -> list[Expected]:
+        """What is to be expected of each: its question, its text and its predicted ratio."""
+        bounded = [(question, text, _bounded(ratio)) for question, text, ratio in candidates]
+        found = [self._by_sum(*each) for each in bounded]
+        if len(self.seen) < LEAST or not is_installed() or not found:
+            return found
+        trees = self._grown(self._solve()[0])
+        left = trees.residuals([features_of(*each) for each in bounded])
+        return [Expected(each.mean + float(more), each.spread)
+                for each, more in zip(found, left, strict=True)]
+
+    def _by_sum(self, question: str, text: str, bounded: float) -> Expected:
         features = self._features(question, text, bounded, add=False)
         unknown = self._unknown(question, text, bounded)
         mean, spread = self._solve()
@@ -66,6 +85,14 @@ class Correction:
         variance = float(values @ spread[np.ix_(at, at)] @ values) if len(at) else 0.0
         corrected = bounded + (float(mean[at] @ values) if len(at) else 0.0)
         return Expected(corrected, math.sqrt(variance + unknown + 1e-12))
+
+    def _grown(self, mean: Array) -> BoostedTrees:
+        """Trees on what the sum leaves of each measurement."""
+        if self._trees is None:
+            left = [off - sum(mean[at] * value for at, value in features.items())
+                    for features, off, _ in self.seen]
+            self._trees = BoostedTrees(self.numbers, left)
+        return self._trees
 
     def _names(
         self, question: str, text: str, predicted: float

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from statistics import median
 
 from sterna.tune.correction import Correction, Expected
 from sterna.tune.database import Trial
@@ -50,6 +51,17 @@ class Budget:
 
 
 @dataclass(frozen=True, slots=True)
+class LayerProgress:
+    """How far a layer is."""
+
+    share: float
+    """Of the network's time, as it is now."""
+    trials: int
+    ratio: float
+    """Its time over that of the untuned one."""
+
+
+@dataclass(frozen=True, slots=True)
 class Progress:
     """What a search tells after each round."""
 
@@ -61,6 +73,9 @@ class Progress:
     trials: int
     wins: int
     seconds: float
+    untuned_seconds: float = 0.0
+    """Of the network, as it was seen first."""
+    layers: Mapping[str, LayerProgress] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +140,7 @@ class Search:
         """Search until there is little to be gained, or the budget is spent; the answers found."""
         begin = time.monotonic()
         now = self._begin()
+        untuned = median(now.total.incumbent)
         while time.monotonic() - begin < self.budget.seconds:
             offered = self._candidates(now)
             expected = sum(each.gain for each in offered and _best_of_layers(offered)[0])
@@ -135,8 +151,21 @@ class Search:
             trials, now = self._round(now, offered)
             wins = sum(trial.outcome == Verdict.FASTER.value for trial in trials)
             watch(Progress(self.rounds, math.exp(self.log_ratio), expected,
-                           sum(self.trials.values()), wins, time.monotonic() - begin), trials)
+                           sum(self.trials.values()), wins, time.monotonic() - begin, untuned,
+                           self._layers(now)), trials)
         return self.incumbent
+
+    def _layers(self, now: Measured) -> dict[str, LayerProgress]:
+        """How far each layer is that was tried, the greatest first."""
+        ratios: dict[str, float] = {}
+        for question, ratio in self.ratios.items():
+            scope = question.rpartition("/")[0]
+            ratios[scope] = ratios.get(scope, 1.0) * ratio
+        return {
+            scope: LayerProgress(share, self.trials[scope], ratios.get(scope, 1.0))
+            for scope, share in sorted(now.shares.items(), key=lambda pair: -pair[1])
+            if scope in self.trials
+        }
 
     def _begin(self) -> Measured:
         """The incumbent's times, without what was recorded and no longer holds."""
@@ -241,20 +270,24 @@ class Search:
     def _candidates(self, now: Measured) -> list[Candidate]:
         """What was not tried yet, in layers that are worth it."""
         offers = now.questions.kernels | now.questions.graph
-        found = []
+        open_ones: list[tuple[str, str, float]] = []
         for question, offered in offers.items():
             scope = question.rpartition("/")[0]
-            share = now.shares.get(scope, 0.0)
             if self.only is not None and scope not in self.only:
                 continue
-            if share < LEAST_SHARE or self.trials.get(scope, 0) >= self.budget.trials:
+            is_small = now.shares.get(scope, 0.0) < LEAST_SHARE
+            if is_small or self.trials.get(scope, 0) >= self.budget.trials:
                 continue
-            for answer, predicted in _predicted(offered, now.questions, question):
-                if (question, answer) in self.tried:
-                    continue
-                expected = self.correction.expected(question, answer, predicted)
-                found.append(Candidate(question, answer, predicted, expected, share))
-        return found
+            open_ones += [
+                (question, answer, predicted)
+                for answer, predicted in _predicted(offered, now.questions, question)
+                if (question, answer) not in self.tried
+            ]
+        expected = self.correction.expected_of(open_ones)
+        return [
+            Candidate(*each, expects, now.shares[each[0].rpartition("/")[0]])
+            for each, expects in zip(open_ones, expected, strict=True)
+        ]
 
     def _learn(self, question: str, answer: str, predicted: float, seen: Comparison) -> None:
         self.correction.note(question, answer, predicted, seen.log_ratio, seen.error)

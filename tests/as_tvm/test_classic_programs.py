@@ -8,6 +8,7 @@ import pytest
 
 import sterna as tvm
 from sterna import relay, te
+from sterna.support.errors import RPCError
 from sterna.tir.stmt import PrimFunc
 
 
@@ -102,7 +103,17 @@ def test_a_sketch_is_made_with_the_texts_options(module: Any, tmp_path: Path) ->
 
 
 def test_types_of_expressions_as_text() -> None:
-    number, real = tvm.tir.IntImm("int32", 3), tvm.tir.FloatImm("float32", 2.5)
-    n, size = tvm.tir.Var("n", "int64"), tvm.tir.SizeVar("size", "int32")
-    assert str(tvm.tir.Cast("int64", size) + n + number) == "int64(size) + n + 3"
+    tir: Any = tvm.tir
+    number, real = tir.IntImm("int32", 3), tir.FloatImm("float32", 2.5)
+    n, size = tir.Var("n", "int64"), tir.SizeVar("size", "int32")
+    assert str(tir.Cast("int64", size) + n + number) == "int64(size) + n + 3"
     assert str(real * 2) == "5.0" and size.is_size
+
+
+def test_names_around_tuning() -> None:
+    with tvm.autotvm.tophub.context("llvm"), tvm.relay.build_config(opt_level=3):
+        assert tvm.transform.PassContext.current().opt_level == 3
+    ask = tvm.auto_scheduler.utils.request_remote
+    assert ask is tvm.autotvm.measure.request_remote
+    with pytest.raises(RPCError, match="cannot connect to 127"):
+        ask("board", "127.0.0.1", 9)

@@ -1,10 +1,16 @@
 """sterna tune: records beside the model, a plot, and what it refuses."""
 
+import io
+import xml.etree.ElementTree
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
-from sterna.tune import TuningDatabase
+from sterna.cli.tune import search_table
+from sterna.tune import Budget, Progress, TuningDatabase
+from sterna.tune.chart import draw_history
+from sterna.tune.search import LayerProgress
 from tests.cli.conftest import Sterna
 
 
@@ -16,6 +22,32 @@ def test_a_model_is_tuned(sterna: Sterna, folder: Path) -> None:
     assert (folder / "search.svg").read_text().startswith("<svg")
     again = sterna("compile", "dense.onnx", "-o", "dense.tar")
     assert again.status == 0 and not again.err
+
+
+def test_minutes_limit_the_time(sterna: Sterna, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Budget] = []
+
+    def stop(*args: object, **_: object) -> None:
+        asked.extend(arg for arg in args if isinstance(arg, Budget))
+        raise ValueError("seen enough")
+
+    monkeypatch.setattr("sterna.cli.tune.tune", stop)
+    sterna("tune", "dense.onnx", "--minutes", "2", "--trials", "3")
+    assert [(budget.trials, budget.seconds) for budget in asked] == [(3, 120.0)]
+
+
+def test_where_a_search_stands_is_shown() -> None:
+    layers = {"1x8x8x16 * 16x1x1x16 -> 1x8x8x16 float32": LayerProgress(0.75, 3, 0.9),
+              "<a & b>": LayerProgress(0.2, 2, 1.0)}
+    at = Progress(2, 0.93, 0.02, 5, 1, 12.0, 0.004, layers)
+    console = Console(width=120, record=True, file=io.StringIO())
+    console.print(search_table(at, 600))
+    shown = console.export_text()
+    assert "round 2, 12 of 600 s: 5 trials" in shown and "3.72 ms" in shown
+    assert "75.0%" in shown and "0.900" in shown
+    drawn = draw_history([at])
+    assert drawn.count("<polyline") == 3 and "&lt;a &amp; b&gt;: 100.0%" in drawn
+    xml.etree.ElementTree.fromstring(drawn)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,8 @@ DATA = "data decides about shapes"
 WITHOUT_VALUES = frozenset({
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
 })
+# Operators that say where a number stands: of equal ones it may be any.
+WITH_PLACES = frozenset({"topk", "kthvalue", "median", "nanmedian", "mode", "sort", "msort"})
 SLOW = f"more than {SECONDS} s"
 
 HEAD = """\
@@ -201,9 +203,20 @@ def _comparable(op: Any, sample: Any, made: Any, found: list[Any]) -> tuple[list
     _, spec = torch.utils._pytree.tree_flatten(made)
     if len(found) != spec.num_leaves or len(wanted) != len(found):
         return found, wanted
+    if op.name in WITH_PLACES and len(found) == 2 and sample.input.ndim:
+        return [found[0], _at_places(op.name, sample, found[1])], [wanted[0], wanted[0]]
     own = torch.utils._pytree.tree_unflatten(found, spec)
     process = sample.output_process_fn_grad
     return _flat(process(own)), _flat(process(made))
+
+
+def _at_places(name: str, sample: Any, places: Any) -> Any:
+    """The numbers of the input at the places that a result names."""
+    before = 1 if name in ("topk", "kthvalue") else 0
+    axis = sample.kwargs.get("dim", sample.args[before] if len(sample.args) > before else -1)
+    if places.ndim == sample.input.ndim:
+        return torch.gather(sample.input, axis, places)
+    return torch.gather(sample.input, axis, places.unsqueeze(axis)).squeeze(axis)
 
 
 def _expect_results(op: Any, sample: Any, made: Any, found: list[Any]) -> None:

@@ -114,6 +114,42 @@ def _keep_words(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
+def _store_words(emitter: Any, expr: Call) -> str:
+    to, *words = [emitter.expr(arg) for arg in expr.args]
+    write_asm(emitter, "st.global.v4.b32 [$0], {$1, $2, $3, $4};", "l,r,r,r,r",
+              f"ptr {to}", *[f"i32 {word}" for word in words])
+    return zero(expr.dtype)
+
+
+def _take_ticket(emitter: Any, expr: Call) -> str:
+    to, count = (emitter.expr(arg) for arg in expr.args)
+    made = write_asm(
+        emitter, "atom.global.add.u32 $0, [$1], 1;", "=r,l", f"ptr {count}", result="i32"
+    )
+    emitter.writer.emit(f"store i32 {made}, ptr {to}, align 4")
+    return zero(expr.dtype)
+
+
+def _add_count(emitter: Any, expr: Call) -> str:
+    text = (
+        "{ .reg .pred p; .reg .b32 lane; fence.proxy.async; fence.acq_rel.gpu; "
+        "bar.warp.sync -1; mov.u32 lane, %laneid; setp.eq.u32 p, lane, 0; "
+        "@p red.release.gpu.global.add.u32 [$0], 1; }"
+    )
+    write_asm(emitter, text, "l", f"ptr {emitter.expr(expr.args[0])}")
+    return zero(expr.dtype)
+
+
+def _await_count(emitter: Any, expr: Call) -> str:
+    text = (
+        "{ .reg .pred p; .reg .b32 v; again: ld.acquire.gpu.global.u32 v, [$0]; "
+        "setp.lt.u32 p, v, $1; @p bra again; fence.proxy.async; }"
+    )
+    count, wanted = (emitter.expr(arg) for arg in expr.args)
+    write_asm(emitter, text, "l,r", f"ptr {count}", f"i32 {wanted}")
+    return zero(expr.dtype)
+
+
 def _floats(name: str) -> Callable[[Any, Call], str]:
     """One instruction of LLVM's on floats, lane by lane."""
 
@@ -137,6 +173,10 @@ REGISTER_PRODUCTS = {
     "load_pair": DeviceIntrinsic(_load_pair),
     "fetch_quad": DeviceIntrinsic(_fetch_quad),
     "keep_words": DeviceIntrinsic(_keep_words),
+    "store_words": DeviceIntrinsic(_store_words),
+    "take_ticket": DeviceIntrinsic(_take_ticket),
+    "add_count": DeviceIntrinsic(_add_count, Needs(90, 83)),
+    "await_count": DeviceIntrinsic(_await_count, Needs(90, 83)),
     "larger": DeviceIntrinsic(_floats("llvm.nvvm.fmax.f")),
     "flushed_exp2": DeviceIntrinsic(_floats("llvm.nvvm.ex2.approx.ftz.f32")),
 }

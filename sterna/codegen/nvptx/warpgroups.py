@@ -334,6 +334,7 @@ _WAIT = (
 )
 
 _WRITERS: Mapping[str, Writer] = {
+    "tma_prefetch": _plain("prefetch.tensormap [$0];", "l"),
     "tma_load": _tma_load,
     "tma_load_im2col": _tma_load_im2col,
     "tma_store": _tma_store,
@@ -372,6 +373,7 @@ _WRITERS: Mapping[str, Writer] = {
     "first_lane": _first_lane,
     "warp_sync": _plain("bar.warp.sync -1;"),
     "named_barrier": _plain("bar.sync $0, $1;", "r,n"),
+    "named_arrive": _plain("bar.arrive $0, $1;", "r,n"),
     "async_fence": _plain("fence.proxy.async.shared::cta;"),
     "launch_dependents": _plain("griddepcontrol.launch_dependents;"),
     "wait_for_grids": _plain("griddepcontrol.wait;"),

@@ -4,7 +4,7 @@ from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import clamp
 from sterna.frontend.torch.convert_shape import axis_of, shape_of, slice_
-from sterna.frontend.torch.promotion import as_float
+from sterna.frontend.torch.promotion import as_float, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -33,6 +33,8 @@ def relu6(x: RelayExpr) -> RelayExpr:
 
 @aten("hardtanh")
 def hardtanh(x: RelayExpr, min_val: float = -1, max_val: float = 1) -> RelayExpr:
+    if not is_float(x):
+        min_val, max_val = int(min_val), int(max_val)
     return clamp(x, min_val, max_val)
 
 

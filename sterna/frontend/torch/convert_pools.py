@@ -10,6 +10,7 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.limits import expect_moderate
 from sterna.frontend.torch.convert_layers import LAYOUT, Numbers, per_axis
 from sterna.frontend.torch.convert_shape import places_of, shape_of, squeeze, unsqueeze
+from sterna.frontend.torch.promotion import is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -63,6 +64,8 @@ for _rank in (1, 2, 3):
         divisor_override: int | None = None, _rank: int = _rank,
     ) -> list[RelayExpr]:
         data, alone = _batched(x, _rank)
+        if divisor_override is not None and not is_float(x):
+            data = cast(data, "float64")  # it holds every sum, which is what is divided
         window = per_axis(kernel_size, _rank)
         steps = per_axis(stride, _rank) if stride else window
         zeros = per_axis(padding, _rank)
@@ -75,7 +78,7 @@ for _rank in (1, 2, 3):
             count_include_pad=count_include_pad,
         )[0]
         if divisor_override is not None:
-            made = call("multiply", made, like(math.prod(window) / divisor_override, made))
+            made = _divided(made, math.prod(window), divisor_override, dtype_of(x))
         return [squeeze(made, 0) if alone else made]
 
     def _adaptive_average(
@@ -90,6 +93,14 @@ for _rank in (1, 2, 3):
     aten(f"max_pool{_rank}d_with_indices")(_max_pool_indices)
     aten(f"avg_pool{_rank}d")(_avg_pool)
     aten(f"adaptive_avg_pool{_rank}d", f"_adaptive_avg_pool{_rank}d")(_adaptive_average)
+
+
+def _divided(means: RelayExpr, count: int, divisor: int, dtype: str) -> RelayExpr:
+    """Sums of which the means are known, over another divisor; of integers without a fraction."""
+    if dtype == dtype_of(means):
+        return call("multiply", means, like(count / divisor, means))
+    sums = cast(call("round", call("multiply", means, like(count, means))), dtype)
+    return call("trunc_divide", sums, like(divisor, sums))
 
 
 def _padded(

@@ -331,6 +331,9 @@ def nanmedian(x: RelayExpr, dim: int | None = None, keepdim: bool = False) -> li
     only = dim is None
     if dim is None:
         x, dim = ravel(x), 0
+    if not is_float(x):
+        made = median(x, dim, keepdim)
+        return made[:1] if only else made
     if not rank_of(x):
         return [x, constant(0, "int64")]
     at = axis_of(dim, rank_of(x))

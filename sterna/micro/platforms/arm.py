@@ -46,13 +46,18 @@ PROCESSORS = {
 }
 
 COMMON = [
-    "-std=gnu11", "-O2", "-Wall", "-Wextra", "-ffp-contract=fast", "-fno-math-errno",
+    "-std=gnu11", "-Wall", "-Wextra", "-ffp-contract=fast", "-fno-math-errno",
     "-ffunction-sections", "-fdata-sections",
 ]
 
-# Loops over the sums of a register tile are short: written out, the sums stay in registers. clang
-# does it anyway.
-PEELED = "-fpeel-loops"
+# How much longer code may become to be faster. Loops over a few numbers take fewer instructions
+# where they are written out, and gcc is told how long that may become. clang decides by itself.
+BALANCED = "balanced"
+GOALS = {
+    "size": ("-Os",),
+    BALANCED: ("-O2", "-fpeel-loops", "--param=max-completely-peeled-insns=120"),
+    "speed": ("-O3",),
+}
 
 
 def choose_toolchain(wanted: str | None) -> str:
@@ -65,16 +70,18 @@ def choose_toolchain(wanted: str | None) -> str:
     return wanted
 
 
-def compile_command(toolchain: str, cpu: str, libc_folder: str) -> list[str]:
+def compile_command(
+    toolchain: str, cpu: str, libc_folder: str, goal: str = BALANCED
+) -> list[str]:
     """A command that compiles and links; sources, linker script and output are to follow.
 
     gcc has newlib; zig has the compiler's own functions, and what lies in libc_folder.
     """
     processor = PROCESSORS[cpu]
     if toolchain == GCC:
-        return [GCC_COMMAND, *processor.gcc, "-mthumb", *COMMON, PEELED, "-nostartfiles",
+        return [GCC_COMMAND, *processor.gcc, "-mthumb", *COMMON, *GOALS[goal], "-nostartfiles",
                 "--specs=nano.specs", "-Wl,--gc-sections"]
-    return [sys.executable, "-m", "ziglang", "cc", *processor.zig_flags, *COMMON,
+    return [sys.executable, "-m", "ziglang", "cc", *processor.zig_flags, *COMMON, GOALS[goal][0],
             "-ffreestanding", "-fno-sanitize=all", f"-isystem{libc_folder}",
             f"{libc_folder}/math.c", "-Wl,--gc-sections"]
 

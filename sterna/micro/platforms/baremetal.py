@@ -11,7 +11,7 @@ from sterna.micro.platforms.handler import FirmwareHandler, Project, compiler_fl
 from sterna.micro.platforms.options import EXAMPLE, common_options
 from sterna.micro.platforms.streams import ProcessStream, Stream, TtyStream
 from sterna.micro.platforms.tools import require_tool, run_tool
-from sterna.micro.project_api.server import BUILD, FLASH, OPEN, ProjectOption
+from sterna.micro.project_api.server import BUILD, FLASH, GENERATE, OPEN, ProjectOption
 from sterna.support.toolchain import CompileError, MissingToolError
 
 PROGRAM = "build/program.elf"
@@ -114,6 +114,10 @@ class BareMetalHandler(FirmwareHandler):
                 choices=list(arm.TOOLCHAINS), optional=[BUILD],
             ),
             ProjectOption(
+                "goal", "how much longer code may become to be faster",
+                default=arm.BALANCED, choices=list(arm.GOALS), optional=[GENERATE, BUILD],
+            ),
+            ProjectOption(
                 "port", "the serial port of a real board, such as /dev/ttyACM0; else QEMU stands "
                 "for the board", optional=[FLASH, OPEN],
             ),
@@ -139,7 +143,9 @@ class BareMetalHandler(FirmwareHandler):
             ram_origin=int(board.more["ram_origin"], 0),
         )
         (project.folder / "link.ld").write_text(script)
-        compiler, *flags = arm.compile_command(arm.GCC, board.cpu, "libc")
+        compiler, *flags = arm.compile_command(
+            arm.GCC, board.cpu, "libc", str(project.options["goal"])
+        )
         makefile = MAKEFILE.format(
             compiler=compiler, machine=board.more.get("qemu", "none"),
             flags=shlex.join([*flags, "-Isrc", *compiler_flags(project.options)]),
@@ -152,8 +158,9 @@ class BareMetalHandler(FirmwareHandler):
         board = self.known_boards()[str(project.board)]
         toolchain = arm.choose_toolchain(options["toolchain"])
         command = [
-            *arm.compile_command(toolchain, board.cpu, "libc"), "-Isrc", *compiler_flags(options),
-            *project.source_files(), *arm.libraries(toolchain), "-Tlink.ld", "-o", PROGRAM,
+            *arm.compile_command(toolchain, board.cpu, "libc", options["goal"]), "-Isrc",
+            *compiler_flags(options), *project.source_files(), *arm.libraries(toolchain),
+            "-Tlink.ld", "-o", PROGRAM,
         ]
         try:
             run_tool(command, project.folder, options["verbose"])

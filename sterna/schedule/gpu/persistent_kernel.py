@@ -7,7 +7,7 @@ next tile's blocks come while this one's results are stored, by copies from shar
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.results import CHUNK, Results
-from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, tile_of
+from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, TALL, tile_of
 from sterna.schedule.gpu.warpgroup_kernel import Turn, WarpgroupKernel
 from sterna.te import thread_axis
 from sterna.tir.external import reinterpret
@@ -56,13 +56,20 @@ class PersistentKernel(WarpgroupKernel):
         self.full = ib.let("full", self.base + ring.ring_bytes)
         self.free = ib.let("free", self.full + 8 * ring.stages)
         self.maps = (
-            tensor_map(self.data[0], product.a.map_line(ring.rows)),
+            tensor_map(self._rows_array()[0], product.a.map_line(ring.rows)),
             tensor_map(self.weight[0], product.b.map_line(ring.columns)),
         )
         self.out_map = tensor_map(self.out[0], self._out_line())
         ib.emit(launch_dependents())
         self._begin()
         self._share_roles(sums)
+
+    def _rows_array(self) -> BufferVar:
+        """The array that rows are copied from."""
+        return self.data
+
+    def _await_tile(self, tile: Expr) -> None:
+        """Wait until the data of a tile is there."""
 
     def _out_line(self) -> str:
         product, kind = self.product, self.out.dtype
@@ -79,7 +86,7 @@ class PersistentKernel(WarpgroupKernel):
         if self.product.batch > 1:
             self.batch = self.ib.let("matrix", tile // every)
             tile = tile % every
-        row, column = tile_of(tile, self.down, self.across)
+        row, column = tile_of(tile, self.down, self.across, self.ring.ahead or TALL)
         self.row = self.ib.let("row", row * self.ring.rows)
         self.column = self.ib.let("column", column * self.ring.columns)
 
@@ -98,6 +105,7 @@ class PersistentKernel(WarpgroupKernel):
             tile = ib.let("tile", first + turn * self.count)
             with ib.if_scope(tile < self.tiles), ib.new_scope():
                 self._place_tile(tile)
+                self._await_tile(tile)
                 with self._rolled(self.blocks, "block") as block:
                     stage = place.stage
                     ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))

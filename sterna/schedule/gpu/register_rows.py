@@ -98,7 +98,7 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
     if not held or any(kind.bits < 8 for kind in kinds):
         return None
     share = _share_of(length, kinds)
-    counts = [n for n in (8, 4, 2, 1) if n * share.threads <= max(BLOCK, share.threads)]
+    counts = [n for n in (16, 8, 4, 2, 1) if n * share.threads <= max(2 * BLOCK, share.threads)]
     together = choose(
         "rows of a block", counts, lambda n: abs(math.log2(BLOCK / (n * share.threads)))
         if rows >= n * BUSY else 100 + n)

@@ -29,6 +29,9 @@ class Ring:
     """Blocks that stay and make one tile after the other; 0: each makes one."""
     wide: bool = False
     """Whether the data is float32 in shared memory, and rounded on the way to the products."""
+    ahead: int = 0
+    """Tiles down the result whose data is rounded while the products of those before run; 0: the
+    data is not rounded so."""
 
     @property
     def consumers(self) -> int:
@@ -95,6 +98,7 @@ class Ring:
         stay = f", {self.resident} blocks stay" if self.resident else ""
         turned = ", turned" if self.turned else ""
         wide = ", rounded there" if self.wide else ""
+        wide = f", rounded {self.ahead} tiles ahead" if self.ahead else wide
         return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}{wide}"
 
 
@@ -130,10 +134,10 @@ class Product:
         return DataType("int32") if self.a.kind.is_integer else FLOAT32
 
 
-def tile_of(number: Expr, down: int, across: int) -> tuple[Expr, Expr]:
+def tile_of(number: Expr, down: int, across: int, high: int = TALL) -> tuple[Expr, Expr]:
     """Which tile a block makes: some down, then the same in the next column."""
-    if down <= TALL:
+    if down <= high:
         return number % down, number // down
-    group, within = number // (TALL * across), number % (TALL * across)
-    tall = build.minimum(TALL, down - group * TALL) if down % TALL else build.const(TALL)
-    return group * TALL + within % tall, within // tall
+    group, within = number // (high * across), number % (high * across)
+    tall = build.minimum(high, down - group * high) if down % high else build.const(high)
+    return group * high + within % tall, within // tall

@@ -3,7 +3,8 @@
 Rows come into the ring as they are. Each thread loads the numbers that it multiplies, rounds them
 in pairs and has them multiplied out of its registers; the words of two blocks take turns, so that
 the next ones are made while products are under way. Few rows, whose data is the columns of a turned
-product, are rounded by warps beside the one that loads, from one part of a stage into another.
+product, are rounded by warps beside the one that loads, from one part of a stage into another;
+each of these takes every fourth block.
 """
 
 from sterna.ir import build
@@ -146,7 +147,7 @@ class RoundedTurnedKernel(TurnedKernel):
 
     def _begin_stage(self, stage: int) -> None:
         ib = self.ib
-        ib.emit(mbarrier_init(self.full + 8 * stage, 1 + WARPS_OF_GROUP))
+        ib.emit(mbarrier_init(self.full + 8 * stage, 2))  # who loads, and who rounds
         ib.emit(mbarrier_init(self.wide_full + 8 * stage, 1))
         ib.emit(mbarrier_init(self.free + 8 * stage, self.arrivals))
 
@@ -165,20 +166,30 @@ class RoundedTurnedKernel(TurnedKernel):
         ib, ring = self.ib, self.ring
         loader = ring.consumers * WARPS_OF_GROUP
         with ib.if_scope(warp > loader), ib.new_scope():
-            own = ib.let("own", self.thread - (loader + 1) * WARP)
+            first = ib.let("first_block", warp - (loader + 1))
             place = Turn(self, "rounded")
-            with self._rolled(self.blocks, "block"):
-                ib.emit(mbarrier_wait(self.wide_full + place.stage * 8, place.phase))
-                rounded = self.base + place.stage * ring.stage_bytes + ring.row_bytes
-                rounded = ib.let("columns", rounded)
-                chunks = ROW_BYTES // 16 * ring.columns
-                for turn in range(-(-chunks // GROUP)):
-                    self._round_chunk(rounded, own + turn * GROUP)
-                ib.emit(async_fence())
-                ib.emit(warp_sync())
-                with ib.if_scope((self.thread % WARP).equal(0)):
-                    ib.emit(mbarrier_arrive(self.full + place.stage * 8))
-                place.advance()
+            place.state[0] = first % ring.stages
+            place.state[1] = first // ring.stages
+            turns = -(-self.blocks // WARPS_OF_GROUP)
+            with self._rolled(turns, "turn") as turn:
+                with ib.if_scope(turn * WARPS_OF_GROUP + first < self.blocks):
+                    self._round_block(place)
+                for _ in range(WARPS_OF_GROUP):
+                    place.advance()
+
+    def _round_block(self, place: Turn) -> None:
+        ib, ring = self.ib, self.ring
+        ib.emit(mbarrier_wait(self.wide_full + place.stage * 8, place.phase))
+        with ib.new_scope():
+            lane = ib.let("lane", self.thread % WARP)
+            start = self.base + place.stage * ring.stage_bytes + ring.row_bytes
+            rounded = ib.let("columns", start)
+            for turn in range(ROW_BYTES // 16 * ring.columns // WARP):
+                self._round_chunk(rounded, lane + turn * WARP)
+        ib.emit(async_fence())
+        ib.emit(warp_sync())
+        with ib.if_scope((self.thread % WARP).equal(0)):
+            ib.emit(mbarrier_arrive(self.full + place.stage * 8))
 
     def _round_chunk(self, rounded: Expr, number: Expr) -> None:
         """Eight numbers of a column; neighbouring threads have neighbouring columns."""

@@ -7,7 +7,7 @@ share the sum. Few results of very long sums are made in two steps, the first of
 
 import math
 
-from sterna.schedule.gpu.access import lies_along
+from sterna.schedule.gpu.access import lanes_along, lies_along
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
@@ -78,7 +78,8 @@ def _in_parts(kernel: Kernel, stage: Stage, limits: Limits) -> None:
     results = math.prod(extents_of(stage.op.axis))
     length = math.prod(extents_of(stage.op.reduce_axis))
     across = bool(stage.op.axis) and lies_along(stage, stage.op.axis[-1])
-    blocks = -(-results // COLUMNS) if across else results
+    columns = COLUMNS * lanes_along(stage, stage.op.axis[-1]) if across else 1
+    blocks = -(-results // columns)
     parts = min(BUSY // max(blocks, 1), length // (PART_ACROSS if across else PART))
     if parts < 2:
         return
@@ -98,17 +99,22 @@ def _in_parts(kernel: Kernel, stage: Stage, limits: Limits) -> None:
 
 
 def _sum_columns(stage: Stage, limits: Limits) -> None:
-    """Parts of sums across rows, into memory: a thread for each, and rows of threads share them."""
+    """Parts of sums across rows, into memory: a thread has a vector of them, and rows of threads
+    share these."""
+    lanes = lanes_along(stage, stage.op.axis[-1])
     *outer, last = stage.op.axis
-    blocks, column = stage.split(last, factor=COLUMNS)
+    pieces, lane = stage.split(last, factor=lanes)
+    blocks, column = stage.split(pieces, factor=COLUMNS)
     place = stage.fuse(*outer, blocks)
     steps, row = stage.split(
         stage.fuse(*stage.op.reduce_axis), factor=max(1, limits.threads // COLUMNS)
     )
-    stage.reorder(place, column, row, steps)
+    stage.reorder(place, column, row, steps, lane)
     stage.bind(place, thread_axis("blockIdx.x"))
     stage.bind(column, thread_axis("threadIdx.x"))
     stage.bind(row, thread_axis("threadIdx.y"))
+    if lanes > 1:
+        stage.vectorize(lane)
 
 
 def _by_rows(stage: Stage, result: Stage, limits: Limits) -> None:

@@ -17,6 +17,7 @@ from sterna.ir.types import TensorType
 from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
+from sterna.schedule.gpu.ahead_kernel import FIRST_PIECE, PIECE, AheadKernel
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
@@ -57,6 +58,8 @@ LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
 FEWEST_ROWS_OF_LANES = 16
 """Fewer rows of float32 are sums that threads share: memory is what they wait for."""
+AHEAD = (8, 16)
+"""Tiles down the result whose data is rounded ahead of their products."""
 MOST_TURNED = 256
 """Rows of products that turned tiles are offered for."""
 PROCESSORS = 132
@@ -75,7 +78,9 @@ _TILE_TIME, _START_TIME = 0.1, 1.5
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
 _EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
 # What 64 rows of a block take to be rounded; bytes that a kernel moves that does nothing else.
-_ROUNDING_TIME, _ROUNDED_A_MICROSECOND = 0.03, 3.2e6
+_ROUNDING_TIME, _ROUNDED_A_MICROSECOND = 0.08, 3.2e6
+# What products take longer beside warps that round.
+_AHEAD_TIME = 10_000.0
 
 
 def on_tensor_cores(
@@ -137,10 +142,10 @@ def _written(
     else:
         ring = ring_of(product, gpu.most_shared, stored, operands.wide is not None)
         make, name = _kernel_of(product, ring)
-        if ring.wide:
+        if ring.wide or ring.ahead:
             assert operands.wide is not None and isinstance(product.a, Matrix)
             arrays = (operands.wide, operands.b)
-            product = replace(product, a=replace(product.a, wide=True))
+            product = replace(product, a=replace(product.a, wide=ring.wide))
         if ring.turned:
             product, arrays = product.turned(), (arrays[1], arrays[0])
     shape = [build.int_value(extent) or 0 for extent in total.shape]
@@ -155,6 +160,8 @@ def _kernel_of(product: Product, ring: Ring) -> tuple[type[WarpgroupKernel], str
         return LaneKernel, "T_lanes"
     if ring.turned:
         return (RoundedTurnedKernel if ring.wide else TurnedKernel), "T_wgmma"
+    if ring.ahead:
+        return AheadKernel, "T_wgmma"
     if ring.resident:
         return (RoundedPersistentKernel if ring.wide else PersistentKernel), "T_wgmma"
     return (RoundedKernel if ring.wide else WarpgroupKernel), "T_wgmma"
@@ -205,13 +212,35 @@ def ring_of(
             and _blocks(product, ring) > PROCESSORS
         ]
     if is_wide and not product.a.along_rows:
-        rings += [replace(ring, wide=True) for ring in rings]
+        several = [replace(ring, wide=True) for ring in rings]
+        several += [
+            replace(ring, ahead=high)
+            for ring in rings for high in AHEAD if _rounds_ahead(product, ring, high)
+        ]
+        rings += several
     offered = [
         ring for ring in rings if ring.shared_bytes <= most_shared and _suits_split(product, ring)
     ]
     before = _rounding_time(product) if is_wide else 0.0
-    return choose("tile of a block", offered, lambda ring: microseconds(product, ring) + (
-        0.0 if ring.wide else before))
+
+
+    def cost(ring: Ring) -> float:
+        if ring.ahead:
+            first = ring.ahead * ring.rows / product.rows
+            return microseconds(product, ring) + before * first + _AHEAD_TIME
+        return microseconds(product, ring) + (0.0 if ring.wide else before)
+
+    return choose("tile of a block", offered, cost)
+
+
+def _rounds_ahead(product: Product, ring: Ring, high: int) -> bool:
+    """Whether the data can be rounded ahead: in whole pieces, beside products that take longer."""
+    group = high * ring.rows
+    return (
+        ring.resident > 0 and ring.moves_registers and product.batch == 1
+        and product.rows % ring.rows == 0 and product.rows > group
+        and ring.rows * product.depth % PIECE == 0 and group * product.depth % FIRST_PIECE == 0
+    )
 
 
 def _rounding_time(product: Product) -> float:

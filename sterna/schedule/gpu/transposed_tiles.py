@@ -29,6 +29,8 @@ from sterna.tir.stmt import Buffer, BufferLoad, Stmt
 from sterna.tir.threads import barrier
 
 SIDES = (32, 64, 128)
+MOST_ELEMENTS = 4096
+"""Of a tile: larger ones leave fewer blocks that move others meanwhile."""
 SHORTEST = 8
 """Axes of fewer elements fill no tile."""
 # Blocks that keep a device busy, and what a piece of a row costs beside its bytes.
@@ -112,7 +114,7 @@ def _tile_of(
 
     tiles = [
         Tile(*sides) for sides in product(SIDES, SIDES)
-        if math.prod(sides) * held <= min(limits.shared_bytes, 16384)
+        if math.prod(sides) <= MOST_ELEMENTS and math.prod(sides) * held <= limits.shared_bytes
     ]
     return choose("tile of a transpose", tiles, cost) if tiles else None
 

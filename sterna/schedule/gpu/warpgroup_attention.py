@@ -42,6 +42,7 @@ from sterna.tir.warpgroups import (
     mbarrier_init,
     mbarrier_ready,
     mbarrier_wait,
+    named_arrive,
     named_barrier,
     pack_pair,
     registers,
@@ -71,6 +72,8 @@ LOG2_E = math.log2(math.e)
 # of the sum, with the distance between boxes of 64 columns to be put in.
 _ALONG_SUM, _ALONG_ROWS = 0x4000004000010000, 0x4000004000000000
 PROCESSORS = 132
+TURNS = 3
+"""The number of the first barrier by which groups take turns, behind those of each alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ class AttentionTile:
     boxes: int
     """Boxes of 64 numbers in a row of queries and keys."""
     value_boxes: int
+    in_turns: bool = False
+    """Whether one group begins its products while the other makes powers."""
 
     @property
     def queries(self) -> int:
@@ -117,7 +122,8 @@ class AttentionTile:
         return self.query_bytes + tiles + 8 * (4 * self.stages + 1)
 
     def __str__(self) -> str:
-        return f"{self.queries} queries, {self.keys} keys at once, {self.stages} stages"
+        turns = ", in turns" if self.in_turns else ""
+        return f"{self.queries} queries, {self.keys} keys at once, {self.stages} stages{turns}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,7 +165,9 @@ def attention_on_tensor_cores(
     offered = [
         tile
         for groups in (2, 1) for keys in (128, 64) for stages in (3, 2)
-        if (tile := AttentionTile(groups, keys, stages, *shape.boxes)).shared_bytes <= most_shared
+        for in_turns in (False, True)[:groups]
+        if (tile := AttentionTile(groups, keys, stages, *shape.boxes, in_turns)).shared_bytes
+        <= most_shared
     ]
 
     def cost(tile: AttentionTile) -> float:
@@ -343,11 +351,14 @@ class _Consumer:
             ib.emit(wgmma_wait(0))
             self._free_keys(keys)
             self._pack(self._powers(build.const(0)))
+            self._give_turn(to_first=True)
             with ib.for_range(
                 0, kernel.blocks - 1, name="block", annotations={ROLLED: 1}
             ) as block:
+                self._take_turn()
                 self._multiply_keys(keys)
                 self._multiply_values(values)
+                self._give_turn()
                 ib.emit(wgmma_wait(1))
                 self._free_keys(keys)
                 shrinks = self._powers(block + 1)
@@ -358,6 +369,21 @@ class _Consumer:
             ib.emit(wgmma_wait(0))
             ib.emit(settle(self.sums[0], kernel.shape.value_width // 2))
         self._store()
+
+    def _take_turn(self) -> None:
+        """Wait until the other group has begun its products."""
+        if self.tile.in_turns:
+            self.ib.emit(named_barrier(self.group + TURNS, 2 * GROUP))
+
+    def _give_turn(self, to_first: bool = False) -> None:
+        """Let the other group begin its products; to_first: let the first one begin."""
+        if not self.tile.in_turns:
+            return
+        if to_first:
+            with self.ib.if_scope(self.group.equal(1)):
+                self.ib.emit(named_arrive(build.const(TURNS), 2 * GROUP))
+        else:
+            self.ib.emit(named_arrive(TURNS + 1 - self.group, 2 * GROUP))
 
     def _round_queries(self) -> None:
         """Put the queries of a group into shared memory, eight numbers of a thread at a time."""

@@ -36,6 +36,7 @@ from sterna.tir.warpgroups import (
     registers,
     shared_address,
     tensor_map,
+    tma_prefetch,
     wait_for_grids,
     wgmma,
     wgmma_commit,
@@ -129,6 +130,9 @@ class WarpgroupKernel(StatementKernel):
     def _begin(self) -> None:
         """One thread begins the barriers."""
         ib, ring = self.ib, self.ring
+        with ib.if_scope(self.thread.equal(ring.consumers * GROUP)):
+            for each in self.maps:
+                ib.emit(tma_prefetch(each))
         with ib.if_scope(self.thread.equal(0)):
             for stage in range(ring.stages):
                 self._begin_stage(stage)

@@ -31,8 +31,9 @@ from sterna.schedule.sum_of_products import DIRECT
 
 # Vectors side by side of the widest tile of a dense layer.
 WIDEST = 4
-# How much longer products take with channels first, whose numbers lie far apart.
-FIRST = 2.0
+# How much longer products take with channels first, whose numbers lie far apart, and where vectors
+# of pixels are picked from those between them.
+FIRST, PICKED = 2.0, 1.75
 # What answers call it where pixels lie in blocks.
 BLOCKS = "direct, pixels in blocks"
 # Pixels of an image of which threads make channels rather than rows.
@@ -48,7 +49,9 @@ class Direct(Packing):
     def cycles(self, made: Contraction, how: Expression, processor: Processor) -> float | None:
         """What it costs there with weights packed so; None if it does not suit."""
         cycles = direct_cycles(made, processor, how.width if how.weights else None)
-        return cycles * FIRST if made.out_layout == "NCHW" else cycles
+        if made.out_layout != "NCHW":
+            return cycles
+        return cycles * FIRST * (PICKED if made.strides[-1:] > (1,) else 1.0)
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor

@@ -1,18 +1,22 @@
 """Let threads of a device do what no schedule has bound to them.
 
 Operators that are written as statements have loops of their own. Of those the outermost parallel
-ones become blocks and threads; what has none, one thread does, as it is written.
+ones become blocks and threads, and so do loops whose iterations touch different elements, each its
+own; what has none, one thread does, as it is written.
 """
+
+from collections.abc import Sequence
 
 from sterna.arith import substitute
 from sterna.ir import build
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import Call, Expr, Var, variables_in
 from sterna.ir.node import Node, post_order
 from sterna.tir.effects import has_effect
 from sterna.tir.stmt import (
     Allocate,
     AssertStmt,
     AttrStmt,
+    Buffer,
     BufferLoad,
     BufferStore,
     Evaluate,
@@ -55,6 +59,8 @@ def _bound(stmt: Stmt) -> Stmt:
         return _rows(stmt)
     if isinstance(stmt, LetStmt) and _shares(stmt.body) and not _reads(stmt.value):
         return LetStmt(stmt.var, stmt.value, _bound(stmt.body))
+    if isinstance(stmt, For) and not _shares(stmt) and (apart := _apart(stmt)) is not None:
+        return _rows(apart)
     is_loop = isinstance(stmt, For) and not _reads(stmt.min, stmt.extent)
     if isinstance(stmt, For) and is_loop and _shares(stmt.body):
         return stmt.with_body(_bound(stmt.body), "serial")
@@ -79,6 +85,79 @@ def _rows(loop: For) -> Stmt:
     zero = build.const(0, dtype)
     body = For(thread, zero, size, "thread", body, "threadIdx.x")
     return For(block, zero, blocks, "thread", body, "blockIdx.x")
+
+
+def _apart(stmt: For) -> For | None:
+    """for i in n: for j in m: a[j, b[i]] = x   ->   parallel for j in m: for i in n: ...
+
+    Loops of a nest by whose variables all that is written, and read again, is indexed: what such an
+    iteration touches no other does, so that they can be in front of the rest, and are one loop.
+    """
+    nest: list[For | LetStmt] = []
+    loops: list[For] = []
+    body: Stmt = stmt
+    while isinstance(body, For | LetStmt):
+        if isinstance(body, For):
+            ends = {*variables_in(body.min), *variables_in(body.extent)}
+            known = {each.var for each in nest}
+            if body.kind == "parallel" or known & ends or _reads(body.min, body.extent):
+                break
+            loops.append(body)
+        nest.append(body)
+        body = body.body
+    named = [each for each in nest if isinstance(each, LetStmt)]
+    places = _own_places([body, *(each.value for each in named)], {loop.var for loop in loops})
+    if not places:
+        return None
+    outer = [loop for loop in loops if loop.var in places]
+    for each in reversed(nest):
+        if isinstance(each, LetStmt):
+            body = LetStmt(each.var, each.value, body)
+        elif each not in outer:
+            body = each.with_body(body, "serial")
+    if len(outer) == 1:
+        return outer[0].with_body(body, "parallel")
+    dtype = outer[0].var.dtype
+    number, count = Var("element", dtype), build.const(1, dtype)
+    left: Expr = number
+    for loop in reversed(outer):
+        extent = build.cast(dtype, loop.extent)
+        place = build.cast(loop.var.dtype, build.floormod(left, extent))
+        body = LetStmt(loop.var, loop.min + place, body)
+        left, count = build.floordiv(left, extent), count * extent
+    return For(number, build.const(0, dtype), count, "parallel", body)
+
+
+def _own_places(parts: Sequence[Node], loops: set[Var]) -> set[Var]:
+    """The loops whose variable is an index, always the same one, of all that is written."""
+    private: set[Buffer] = set()
+    touched: dict[Buffer, list[tuple[Expr, ...]]] = {}
+    written: set[Buffer] = set()
+    others: list[Node] = []
+
+    def look(node: Node) -> None:
+        if isinstance(node, Allocate):
+            private.add(node.buffer)
+        elif isinstance(node, BufferStore | BufferLoad):
+            touched.setdefault(node.buffer, []).append(node.indices)
+            if isinstance(node, BufferStore):
+                written.add(node.buffer)
+        elif isinstance(node, AssertStmt) or (isinstance(node, Call) and has_effect(node)):
+            others.append(node)
+
+    for part in parts:
+        post_order(part, look)
+    found = set() if others else set(loops)
+    for buffer in written - private:
+        positions = [
+            {index for uses in touched[buffer] for index in uses[place : place + 1]}
+            for place in range(len(buffer.shape))
+        ]
+        found &= {
+            index for same in positions if len(same) == 1 for index in same
+            if isinstance(index, Var)
+        }
+    return found if written - private else set()
 
 
 def _works(stmt: Stmt) -> bool:

@@ -1,0 +1,171 @@
+"""Float ONNX models become QDQ models that ONNX Runtime reads, and that stay close to them."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import ModelProto, TensorProto, helper, numpy_helper
+
+import sterna
+from sterna.quantization.quantize_model import QuantizedModel
+from tests.quantization.networks import dense, network, samples
+from tests.support import require_module
+
+
+@pytest.fixture(scope="module")
+def quantized() -> QuantizedModel:
+    """The small network in integers."""
+    return sterna.quantize(network(), samples())
+
+
+def outputs(model: ModelProto) -> np.ndarray[Any, Any]:
+    """What ONNX Runtime makes of the samples."""
+    require_module("onnxruntime")
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model.SerializeToString())
+    return np.concatenate([session.run(None, {"x": sample})[0] for sample in samples()])
+
+
+def decibels(expected: np.ndarray[Any, Any], found: np.ndarray[Any, Any]) -> float:
+    noise = ((expected - found).astype("float64") ** 2).sum()
+    return float(10 * np.log10((expected.astype("float64") ** 2).sum() / noise))
+
+
+def test_the_result_is_close_and_other_engines_read_it(quantized: QuantizedModel) -> None:
+    onnx.checker.check_model(quantized.model, full_check=True)
+    expected = outputs(network())
+    assert decibels(expected, outputs(quantized.model)) > 30
+    report = quantized.report
+    assert report.agreement.top_class == 1.0 and report.agreement.error < 1e-3
+    assert [row.name for row in report.layers] == ["first", "second", "depthwise", "dense"]
+    assert all(row.in_integers and row.sqnr > 30 for row in report.layers)
+
+
+def test_sterna_and_onnx_runtime_give_the_same(quantized: QuantizedModel) -> None:
+    model = sterna.compile(quantized.model, shapes={"x": (1, 3, 8, 8)})
+    own = np.concatenate([model(sample) for sample in samples()])
+    assert decibels(outputs(quantized.model), own) > 40
+
+
+def test_norms_are_folded_and_rectifiers_are_not_rounded_twice(quantized: QuantizedModel) -> None:
+    graph = quantized.model.graph
+    kinds = Counter(node.op_type for node in graph.node)
+    assert "BatchNormalization" not in kinds
+    read = {name for node in graph.node for name in node.input
+            if node.op_type == "QuantizeLinear" and node.input[0] == name}
+    # The result, which floats read, and what a rectifier or a pair ends are not rounded.
+    assert read == {"x", "r0", "c1", "r1", "r2", "p", "f"}
+    weights = {t.name: numpy_helper.to_array(t) for t in graph.initializer}
+    assert weights["w1_quantized"].dtype == np.int8
+    assert weights["w1_scale"].shape == (8,)
+    assert weights["r2_scale"] == weights["p_scale"] == weights["f_scale"]
+
+
+def test_the_same_samples_give_the_same_bytes(quantized: QuantizedModel) -> None:
+    again = sterna.quantize(network(), iter(samples()))
+    assert again.model.SerializeToString() == quantized.model.SerializeToString()
+
+
+def test_layers_stay_in_float_when_asked() -> None:
+    made = sterna.quantize(network(), samples(4), keep_float=["first", "dense"], activations="int8")
+    assert [row.name for row in made.report.layers] == ["second", "depthwise"]
+    zeros = {node.input[2] for node in made.model.graph.node if node.op_type == "QuantizeLinear"}
+    kinds = {t.data_type for t in made.model.graph.initializer if t.name in zeros}
+    assert kinds == {TensorProto.INT8}
+
+
+def test_accuracy_is_kept_by_leaving_layers_in_float() -> None:
+    """One channel of the input is a thousand times the others, which alone decide."""
+    model, rng = dense(), np.random.default_rng(2)
+    weight = rng.normal(0, 1, (4, 3)).astype("float32")
+    weight[0] = 0
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+    second = np.float32(100) * np.eye(3, dtype="float32")
+    model.graph.initializer.append(numpy_helper.from_array(second, "v"))
+    model.graph.node[0].output[0] = "h"
+    model.graph.node.append(helper.make_node("MatMul", ["h", "v"], ["y"], "scaled"))
+    data = [(rng.normal(0, 1, (1, 4)) * [1000, 1, 1, 1]).astype("float32") for _ in range(40)]
+    # Ranges by the error of outputs: the large channel is cut off, as its weights are 0.
+    assert sterna.quantize(model, data).report.agreement.top_class == 1.0
+    weight[0] = 1
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+    plain = sterna.quantize(model, data)
+    assert plain.report.agreement.loss > 0.02
+    kept = sterna.quantize(model, data, keep_accuracy=0.02)
+    assert kept.report.agreement.loss <= 0.02
+    assert [row.in_integers for row in kept.report.layers] == [False, True]
+
+
+def test_the_report_is_a_table_a_picture_and_a_dictionary(quantized: QuantizedModel) -> None:
+    report = quantized.report
+    assert "depthwise" in report.table() and "SQNR (dB)" in report.table()
+    assert report.draw().startswith("<svg") and "depthwise" in report.draw()
+    assert report.to_dict()["layers"][1]["operator"] == "Conv"
+    assert "the top class agrees on 100.00% of 12 samples" in report.summary()
+
+
+def test_old_operators_are_brought_to_a_version_with_channels() -> None:
+    old = network()
+    for node in old.graph.node:
+        if node.op_type == "Clip":
+            node.op_type = "Relu"
+            del node.input[1:]
+    old.opset_import[0].version = 9
+    made = sterna.quantize(old, samples(2))
+    assert made.model.opset_import[0].version == 13
+
+
+# ---- bad input ----
+
+
+@pytest.mark.parametrize(("data", "message"), [
+    ([], "there are no samples"),
+    ([np.zeros((1, 5), "float32")],
+     r"sample 0 gives input 'x' the shape \(1, 5\); it takes \(1, 4\)"),
+    ([{"z": np.zeros((1, 4), "float32")}], "sample 0 has 'z', which is no input"),
+    ([{}], "sample 0 lacks input 'x'; the model's inputs are x"),
+    ([np.array([["a"] * 4])], "numbers of <U1; it takes float32"),
+    ([np.zeros((1, 4), "float32"), np.full((1, 4), np.nan, "float32")],
+     "sample 1 has numbers that are not finite"),
+])
+def test_wrong_samples_are_named(data: Any, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        sterna.quantize(dense(), data)
+
+
+def test_samples_have_one_shape() -> None:
+    data = [np.zeros((1, 3, 8, 8), "float32"), np.zeros((2, 3, 8, 8), "float32")]
+    with pytest.raises(ValueError, match="all samples have one shape"):
+        sterna.quantize(network(), data)
+
+
+def test_models_that_cannot_be_quantised_are_refused(quantized: QuantizedModel) -> None:
+    one = [np.ones((1, 4), "float32")]
+    with pytest.raises(ValueError, match="quantised already"):
+        sterna.quantize(quantized.model, samples())
+    with pytest.raises(ValueError, match="weight 'w' and 0 others are float16"):
+        sterna.quantize(dense(TensorProto.FLOAT16), one)
+    with pytest.raises(ValueError, match="there is nothing to quantise"):
+        model = dense()
+        model.graph.node[0].op_type = "Add"
+        model.graph.initializer[0].CopyFrom(numpy_helper.from_array(np.ones(3, "float32"), "w"))
+        sterna.quantize(model, one)
+    with pytest.raises(ValueError, match="keep_float names 'nothing', which is no node"):
+        sterna.quantize(dense(), one, keep_float=["nothing"])
+    with pytest.raises(ValueError, match="activations are uint8 or int8"):
+        sterna.quantize(dense(), one, activations="int4")
+    with pytest.raises(ValueError, match="keep_accuracy is a share"):
+        sterna.quantize(dense(), one, keep_accuracy=2.0)
+    with pytest.raises(ValueError, match="no ONNX model"):
+        sterna.quantize(b"\x08tern", one)
+
+
+def test_weights_that_are_not_finite_are_named() -> None:
+    model = dense()
+    weight = np.full((4, 3), np.inf, "float32")
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+    with pytest.raises(ValueError, match="weight 'w' of node 'product' is not finite"):
+        sterna.quantize(model, [np.ones((1, 4), "float32")])

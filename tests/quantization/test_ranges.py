@@ -1,0 +1,94 @@
+"""Histograms hold what was counted; schemes hold 0 and err by half a step inside their range."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+
+from sterna.quantization.affine import Affine
+from sterna.quantization.entropy import entropy_threshold
+from sterna.quantization.histogram import BINS, Histogram
+from sterna.quantization.products import Products, outputs
+from sterna.quantization.ranges import choose_scheme
+from sterna.relay.arrays import Array
+
+NUMBERS = hnp.arrays(
+    np.float32, st.integers(1, 40), elements=st.floats(-1e6, 1e6, width=32, allow_subnormal=False))
+
+
+@given(st.lists(NUMBERS, min_size=1, max_size=4))
+@settings(max_examples=60, deadline=None)
+def test_histograms_count_everything(parts: list[Array]) -> None:
+    made = Histogram()
+    for part in parts:
+        made.add(part)
+    whole = np.concatenate(parts)
+    assert made.total == whole.size
+    assert (made.low, made.high) == (whole.min(), whole.max())
+    middles, counts = made.centres()
+    assert counts.sum() == whole.size
+    assert abs((middles * counts).sum() - whole.astype("float64").sum()) <= (
+        made.width * whole.size + 1e-3 * np.abs(whole).sum() + 1e-6)
+    other = Histogram()
+    other.add(parts[0])
+    assert made.joined(other).total == whole.size + parts[0].size
+
+
+@given(NUMBERS, st.sampled_from(["uint8", "int8"]))
+@settings(max_examples=60, deadline=None)
+def test_schemes_are_off_by_half_a_step(numbers: Array, dtype: str) -> None:
+    scheme = Affine.of_range(float(numbers.min()), float(numbers.max()), dtype)
+    assert scheme.nearest(np.zeros(1, "float32"))[0] == 0
+    low, high = scheme.ends
+    inside = np.clip(numbers, low, high)
+    error = np.abs(scheme.nearest(numbers).astype("float64") - inside)
+    assert np.all(error <= scheme.scale * 0.502)
+    whole = scheme.integers(numbers).astype("float64") - scheme.zero
+    assert np.array_equal((whole * scheme.scale).astype("float32"), scheme.nearest(numbers))
+
+
+def test_an_outlier_is_cut_off_where_its_weights_do_not_matter() -> None:
+    rng = np.random.default_rng(0)
+    rows = rng.normal(0, 1, (200, 1, 8)).astype("float32")
+    rows[3, 0, 0] = 60
+    seen = Histogram()
+    seen.add(rows)
+    blind = Products(rng.normal(0, 1, (1, 4, 8)).astype("float32"))
+    blind.weights[..., 0] = 0
+    blind.offer(rows)
+    scheme = choose_scheme([seen], [blind], "int8")
+    assert scheme.ends[1] < 30
+    whole = Affine.of_range(seen.low, seen.high, "int8")
+    assert blind.input_error(scheme) < blind.input_error(whole)
+
+
+def test_weights_take_the_scale_that_serves_the_outputs() -> None:
+    rng = np.random.default_rng(1)
+    layer = Products(rng.normal(0, 1, (2, 3, 5)).astype("float32"))
+    layer.offer(rng.normal(0, 1, (64, 2, 5)).astype("float32"))
+    whole, scales = layer.quantized_weights()
+    assert whole.dtype == np.int8 and scales.shape == (2, 3)
+    plain = np.abs(layer.weights).max(2) / 127
+    errors = [
+        (outputs(layer.patches, np.clip(np.rint(layer.weights / s[..., None]), -127, 127)
+                 * s[..., None] - layer.weights) ** 2).mean(0)
+        for s in (scales, plain)
+    ]
+    assert np.all(errors[0] <= errors[1] * (1 + 1e-5))
+
+
+def test_patches_are_thinned_evenly_and_stay_few() -> None:
+    layer = Products(np.ones((1, 1, 1), "float32"))
+    for number in range(5000):
+        layer.offer(np.full((1, 1, 1), number, "float32"))
+    kept = layer.patches.ravel()
+    assert len(kept) <= layer.most and kept[0] == 0 and kept[-1] > 4900
+    assert len(set(np.diff(kept))) == 1
+
+
+def test_the_threshold_by_entropy_leaves_out_a_long_tail() -> None:
+    seen = Histogram()
+    seen.add(np.random.default_rng(0).normal(0, 1, 100000).astype("float32"))
+    seen.add(np.array([200.0], "float32"))
+    assert seen.width * BINS / 2 >= 200
+    assert 2 < entropy_threshold(seen) < 50
