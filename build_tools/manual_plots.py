@@ -13,7 +13,8 @@ text { font: 12px system-ui, sans-serif; fill: #222 } .head { font-weight: 600 }
 .line { stroke: #888; stroke-dasharray: 3 3 }
 @media (prefers-color-scheme: dark) { text { fill: #ddd } }
 """.strip()
-TABLE = re.compile(r"(?:^\|.*\|\n)+", re.MULTILINE)
+# A machine's heading, or a table.
+PART = re.compile(r"^## (.+)$|(?:^\|.*\|\n)+", re.MULTILINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +39,9 @@ class Bar:
 
 def plots_of(page: str) -> list[Plot]:
     """Of each table that holds ratios to other engines, or shares of limits."""
-    found = []
+    found: list[Plot] = []
     machine = ""
-    for part in re.finditer(r"^## (.+)$|(?:^\|.*\|\n)+", page, re.MULTILINE):
+    for part in PART.finditer(page):
         if part[1]:
             machine = part[1]
             continue

@@ -151,8 +151,9 @@ def _check_pe(content: bytes, tag: str) -> list[str]:
         return [f"it is for another processor than {tag}"]
     begin = header + 24
     (imports,) = struct.unpack_from("<I", content, begin + 120)
-    table = [struct.unpack_from("<8xIIII", content, begin + optional + 40 * i)
-             for i in range(sections)]
+    table: list[tuple[int, int, int, int]] = [
+        struct.unpack_from("<8xIIII", content, begin + optional + 40 * i) for i in range(sections)
+    ]
 
     def place(address: int) -> int:
         return next(raw + address - start for size, start, raw_size, raw in table

@@ -3,7 +3,7 @@
 import argparse
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
@@ -79,7 +79,7 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _run_portable(
-    options: argparse.Namespace, output: Path, signing: dict[str, str], start: float
+    options: argparse.Namespace, output: Path, signing: dict[str, Any], start: float
 ) -> int:
     """Compile the model for each level of the architecture into one file."""
     if options.tuned is not None or options.report:

@@ -23,6 +23,9 @@ from sterna.target import Target, machine_of
 from sterna.target.code_generators.llvm import llvm_options
 from sterna.target.needed import needed
 
+# The threads that work is shared for, where the target does not say: few enough for small machines,
+# and loops of four shares spread well over more.
+CORES = 4
 # What the model is called in a file, whichever level runs.
 NAME = "default"
 
@@ -52,7 +55,9 @@ def levels_of(target: Target) -> list[tuple[Level, Target]]:
             f"a portable file is for every processor of its architecture: leave out -{given[0]} of "
             f"the target '{target}'"
         )
-    return [(each, Target(f"llvm -mtriple={machine.triple} {each.options}")) for each in isa.levels]
+    cores = target.attrs.get("num-cores", CORES)
+    common = f"llvm -mtriple={machine.triple} -num-cores={cores}"
+    return [(each, Target(f"{common} {each.options}")) for each in isa.levels]
 
 
 def expect_library(file_name: str | os.PathLike[str]) -> None:

@@ -68,7 +68,7 @@ def is_closed(function: Function) -> bool:
 def _transformed_work(record: AnyOp, call: Call) -> tuple[str, int] | None:
     """The name and the multiply-adds of a packed call that computes with transforms."""
     describe = record.contraction.describe
-    if describe is None or not is_packed(call.attrs):
+    if describe is None or call.attrs is None or not is_packed(call.attrs):
         return None
     made = describe(call.attrs, *(arg.checked_type for arg in call.args))
     return None if made is None else transformed_work_of(call.attrs, made)

@@ -15,10 +15,10 @@ from sterna.ir.pass_context import PassContext
 from sterna.model.cached_model import CachedModel, Recipe
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.sizes import SIZES
-from sterna.runtime import Device
+from sterna.runtime import Device, num_threads
 from sterna.schedule.config import ANSWERS
 from sterna.support.errors import OpNotImplemented
-from sterna.target import Target
+from sterna.target import Target, machine_of
 
 if TYPE_CHECKING:
     from sterna.frontend.inputs import Shapes
@@ -192,5 +192,12 @@ def _known(cached: CachedModel, target: Target, anew: "Callable[[], BuildRecord]
 
 
 def target_of(target: str | Target) -> Target:
-    """A target; native is this machine's processor."""
-    return Target(NATIVE if target == "native" else target)
+    """A target; native is this machine's processor, with as many cores as the runtime has threads.
+
+    Kernels share their work for that many, and those for others are others to the caches.
+    """
+    if target != "native":
+        return Target(target)
+    threads = num_threads()
+    own = "" if threads == machine_of(Target(NATIVE)).cores else f" -num-cores={threads}"
+    return Target(f"{NATIVE}{own}")

@@ -103,9 +103,10 @@ def test_a_sketch_is_made_with_the_texts_options(module: Any, tmp_path: Path) ->
 
 
 def test_types_of_expressions_as_text() -> None:
-    number, real = tvm.tir.IntImm("int32", 3), tvm.tir.FloatImm("float32", 2.5)
-    n, size = tvm.tir.Var("n", "int64"), tvm.tir.SizeVar("size", "int32")
-    assert str(tvm.tir.Cast("int64", size) + n + number) == "int64(size) + n + 3"
+    tir: Any = tvm.tir
+    number, real = tir.IntImm("int32", 3), tir.FloatImm("float32", 2.5)
+    n, size = tir.Var("n", "int64"), tir.SizeVar("size", "int32")
+    assert str(tir.Cast("int64", size) + n + number) == "int64(size) + n + 3"
     assert str(real * 2) == "5.0" and size.is_size
 
 

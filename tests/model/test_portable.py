@@ -10,10 +10,10 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.cli import main
-from sterna.driver.portable import LevelCode, export_levels, levels_of
+from sterna.driver.portable import CORES, LevelCode, export_levels, levels_of
 from sterna.isa.instruction_set import Level
-from sterna.model import export_portable
-from sterna.target import Target, machine_of
+from sterna.model import export_portable, target_of
+from sterna.target import Target, machine_of, processor_of
 from tests.support import absent_feature
 
 
@@ -95,3 +95,16 @@ def test_a_file_names_the_processor_that_it_needs(tmp_path: Path) -> None:
     tvm.compile(network()).export(path)
     cpu = machine_of(Target("llvm -mcpu=native")).cpu
     assert f"for the file {path} (needs {cpu}" in str(tvm.load(path).report())
+
+
+def test_native_kernels_are_for_the_threads_that_run_them() -> None:
+    try:
+        tvm.runtime.set_num_threads(1)
+        alone = target_of("native")
+    finally:
+        tvm.runtime.set_num_threads(0)
+    assert processor_of(alone).threads == 1
+    assert processor_of(target_of("native")).threads == tvm.runtime.num_threads()
+    named = target_of("llvm -mcpu=native")
+    assert target_of(named) is named or str(target_of(named)) == str(named)
+    assert {processor_of(each).threads for _, each in levels_of(Target("llvm"))} == {CORES}
