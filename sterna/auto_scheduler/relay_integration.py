@@ -14,7 +14,7 @@ from sterna.ir.module import IRModule
 from sterna.relay.expr import Function
 from sterna.schedule.choose import answering
 from sterna.target import Target
-from sterna.tune.layer_tasks import extract
+from sterna.tune.network_tasks import extract
 
 Record = tuple[MeasureInput, MeasureResult]
 

@@ -21,7 +21,7 @@ from sterna.meta_schedule.relay_integration import is_meta_schedule_enabled
 from sterna.meta_schedule.runner import EvaluatorConfig, LocalRunner, RPCConfig, RPCRunner, Runner
 from sterna.meta_schedule.tir_integration import compile_tir, tune_tir
 from sterna.meta_schedule.tune import tune_tasks
-from sterna.tune.layer_tasks import ExtractedTask, TuneContext
+from sterna.tune.network_tasks import ExtractedTask, TuneContext
 
 __all__ = [
     "ApplyHistoryBest", "Builder", "Database", "EvaluatorConfig", "ExtractedTask", "JSONDatabase",

@@ -17,7 +17,7 @@ from sterna.meta_schedule.runner import Runner
 from sterna.meta_schedule.tir_integration import tune_tir
 from sterna.meta_schedule.tune import default_trials, tune_tasks
 from sterna.relay.expr import Function
-from sterna.tune.layer_tasks import ExtractedTask
+from sterna.tune.network_tasks import ExtractedTask
 
 extract_task_from_relay = extract_tasks
 

@@ -15,7 +15,7 @@ from sterna.meta_schedule.tune import tune_tasks
 from sterna.relay.expr import Function
 from sterna.schedule.choose import answering
 from sterna.target import Target
-from sterna.tune.layer_tasks import ExtractedTask, TuneContext, extract
+from sterna.tune.network_tasks import ExtractedTask, TuneContext, extract
 
 
 def extract_tasks(

@@ -12,7 +12,7 @@ from sterna.meta_schedule.database import Database, JSONDatabase, TuningRecord
 from sterna.meta_schedule.profiler import Profiler
 from sterna.meta_schedule.runner import Runner
 from sterna.tune import Budget, TuningDatabase, tune
-from sterna.tune.layer_tasks import ExtractedTask, Network, TuneContext
+from sterna.tune.network_tasks import ExtractedTask, Network, TuneContext
 
 COST_MODELS = ("xgb", "mlp", "random", "none")
 

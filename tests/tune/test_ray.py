@@ -34,7 +34,8 @@ def cluster() -> Iterator[Any]:
     """A head and another node, one processor each."""
     from ray.cluster_utils import Cluster
 
-    head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
+    head = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False,
+            "_system_config": {"worker_niceness": 0}}  # the tests around them are not nice either
     made = Cluster(initialize_head=True, head_node_args=head)
     made.second = made.add_node(num_cpus=1, object_store_memory=STORE)
     yield made
