@@ -21,7 +21,7 @@ from sterna.meta_schedule.builder import Builder
 from sterna.meta_schedule.config import SCHEDULERS, STRATEGIES, TuneConfig, expect_known
 from sterna.meta_schedule.database import Database, TuningRecord, Workload
 from sterna.meta_schedule.profiler import Profiler
-from sterna.meta_schedule.runner import Runner
+from sterna.meta_schedule.runner import EvaluatorConfig, Runner
 from sterna.meta_schedule.tune import COST_MODELS, database_of
 from sterna.target import Target
 from sterna.te import Tensor
@@ -164,12 +164,12 @@ def _tensors(name: str, func: PrimFunc) -> list[Tensor]:
 
 
 def _runner(given: Runner) -> LocalRunner | RPCRunner:
-    config = given.evaluator_config
-    device = given.device()
-    times = {} if config is None else {
-        "number": config.number, "repeat": config.repeat, "min_repeat_ms": config.min_repeat_ms,
-    }
+    config, device = given.evaluator_config or EvaluatorConfig(), given.device()
     if device is None:
-        return LocalRunner(**times)
-    return RPCRunner(device.key, device.host, device.port, device.priority,
-                     timeout=device.session_seconds, **times)
+        return LocalRunner(
+            number=config.number, repeat=config.repeat, min_repeat_ms=config.min_repeat_ms
+        )
+    return RPCRunner(
+        device.key, device.host, device.port, device.priority, timeout=device.session_seconds,
+        number=config.number, repeat=config.repeat, min_repeat_ms=config.min_repeat_ms,
+    )

@@ -75,7 +75,7 @@ class RayNode:
     def compare(self, request: Request, timeout: float) -> Measured:
         """Raises TrialError; Lost if an actor or the node is gone."""
         self.start()
-        asked = ({}, dict(request.incumbent), dict(request.challenger))
+        asked: tuple[dict[str, str], ...] = ({}, dict(request.incumbent), dict(request.challenger))
         default, incumbent, challenger = (self.builder.build.remote(each) for each in asked)
         try:
             answer = self._ray.get(

@@ -14,7 +14,7 @@ pytestmark = requires_opencl.marks()
 
 def test_tiles_of_blocks_are_timed_on_the_device() -> None:
     x, w = relay.var("x", shape=(32, 48)), relay.var("w", shape=(64, 48))
-    module = sterna.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    module = sterna.IRModule.from_expr(relay.Function((x, w), relay.nn.dense(x, w)))
     order = np.random.default_rng(0)
     given = {"x": order.random((32, 48), "float32"), "w": order.random((64, 48), "float32")}
     bench = Bench(module, {}, Target("opencl"), given)
