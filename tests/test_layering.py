@@ -40,7 +40,7 @@ RANKS = {
     "micro": 9,
     "auto_scheduler": 11,
     "autotvm": 10,
-    "meta_schedule": 10,
+    "meta_schedule": 12,
     "model": 10,
     "as_tvm": 11,
     "cli": 11,

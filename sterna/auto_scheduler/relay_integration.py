@@ -11,10 +11,10 @@ from sterna.auto_scheduler.measure_record import best_records, load_records
 from sterna.auto_scheduler.search_task import HardwareParams, LayerSearchTask
 from sterna.autotvm.layers import extract_from_program
 from sterna.ir.module import IRModule
-from sterna.meta_schedule.tasks import extract
 from sterna.relay.expr import Function
 from sterna.schedule.choose import answering
 from sterna.target import Target
+from sterna.tune.network_tasks import extract
 
 Record = tuple[MeasureInput, MeasureResult]
 

@@ -5,7 +5,7 @@ engine: the space of a kernel is what its schedule asks, and the search starts f
 answer.
 """
 
-from sterna.meta_schedule import builder, database, relay_integration, runner
+from sterna.meta_schedule import builder, database, relay_integration, runner, tir_integration
 from sterna.meta_schedule.builder import Builder, LocalBuilder
 from sterna.meta_schedule.config import TuneConfig
 from sterna.meta_schedule.database import Database, JSONDatabase, MemoryDatabase, TuningRecord
@@ -19,13 +19,16 @@ from sterna.meta_schedule.older import (
 from sterna.meta_schedule.profiler import Profiler
 from sterna.meta_schedule.relay_integration import is_meta_schedule_enabled
 from sterna.meta_schedule.runner import EvaluatorConfig, LocalRunner, RPCConfig, RPCRunner, Runner
-from sterna.meta_schedule.tasks import ExtractedTask, TuneContext
+from sterna.meta_schedule.tir_integration import compile_tir, tune_tir
 from sterna.meta_schedule.tune import tune_tasks
+from sterna.tune.network_tasks import ExtractedTask, TuneContext
 
 __all__ = [
     "ApplyHistoryBest", "Builder", "Database", "EvaluatorConfig", "ExtractedTask", "JSONDatabase",
     "LocalBuilder", "LocalRunner", "MemoryDatabase", "Profiler", "RPCConfig", "RPCRunner", "Runner",
-    "TuneConfig", "TuneContext", "TuningRecord", "builder", "database", "extract_task_from_relay",
-    "is_meta_schedule_enabled", "relay_integration", "runner", "tune_extracted_tasks",
-    "tune_relay", "tune_tasks", "tune_tvm",
+    "TuneConfig", "TuneContext", "TuningRecord", "builder", "compile_tir", "database",
+    "extract_task_from_relay",
+    "is_meta_schedule_enabled", "relay_integration", "runner", "tir_integration",
+    "tune_extracted_tasks",
+    "tune_relay", "tune_tasks", "tune_tir", "tune_tvm",
 ]

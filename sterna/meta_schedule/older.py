@@ -14,9 +14,10 @@ from sterna.meta_schedule.relay_integration import (
     extracted_tasks_to_tune_contexts,
 )
 from sterna.meta_schedule.runner import Runner
-from sterna.meta_schedule.tasks import ExtractedTask
+from sterna.meta_schedule.tir_integration import tune_tir
 from sterna.meta_schedule.tune import default_trials, tune_tasks
 from sterna.relay.expr import Function
+from sterna.tune.network_tasks import ExtractedTask
 
 extract_task_from_relay = extract_tasks
 
@@ -34,10 +35,12 @@ def tune_tvm(
 ) -> Database:
     """Tune whatever a module holds; builds inside of `with database:` use what was found."""
     if isinstance(mod, IRModule) and "main" in mod and not isinstance(mod["main"], Function):
-        raise TypeError(
-            "tune_tvm takes a network of Relay; functions of loops are scheduled by hand, with "
-            "tvm.te.create_schedule"
+        limits = (config or TuneConfig()).check()
+        found: Database = tune_tir(
+            mod, target, work_dir, limits.max_trials_global or limits.num_trials_per_iter,
+            builder=builder, runner=runner, database=database,
         )
+        return found
     tasks = extract_tasks(mod, target, params)
     return tune_extracted_tasks(
         tasks, config or TuneConfig(), work_dir, builder=builder, runner=runner, database=database

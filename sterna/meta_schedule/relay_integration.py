@@ -11,11 +11,11 @@ from sterna.meta_schedule.builder import Builder
 from sterna.meta_schedule.database import Database
 from sterna.meta_schedule.profiler import Profiler
 from sterna.meta_schedule.runner import Runner
-from sterna.meta_schedule.tasks import ExtractedTask, TuneContext, extract
 from sterna.meta_schedule.tune import tune_tasks
 from sterna.relay.expr import Function
 from sterna.schedule.choose import answering
 from sterna.target import Target
+from sterna.tune.network_tasks import ExtractedTask, TuneContext, extract
 
 
 def extract_tasks(

@@ -11,8 +11,8 @@ from sterna.meta_schedule.config import SCHEDULERS, TRIALS, expect_known
 from sterna.meta_schedule.database import Database, JSONDatabase, TuningRecord
 from sterna.meta_schedule.profiler import Profiler
 from sterna.meta_schedule.runner import Runner
-from sterna.meta_schedule.tasks import ExtractedTask, Network, TuneContext
 from sterna.tune import Budget, TuningDatabase, tune
+from sterna.tune.network_tasks import ExtractedTask, Network, TuneContext
 
 COST_MODELS = ("xgb", "mlp", "random", "none")
 

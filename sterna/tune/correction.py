@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sterna.relay.arrays import Array
-from sterna.tune.boosted import LEAST, BoostedTrees, features_of, is_installed
+from sterna.tune.correction_trees import LEAST, BoostedTrees, features_of, is_installed
 
 # Before anything is measured: how far a factor and the effects of questions and of texts are from
 # what the analytic model says, and how far a measurement is from their sum.

@@ -49,8 +49,11 @@ class Machine(Protocol):
     def renew(self) -> bool:
         """Start its process anew; whether there is still a machine."""
 
+    def refresh(self) -> None:
+        """Let a process that has seen nothing yet time what comes next."""
+
     def close(self) -> None:
-        """End its process."""
+        """End its processes."""
 
 
 @dataclass(eq=False, slots=True)
@@ -155,13 +158,14 @@ class Pool(Workers):
         return list(found.values())
 
     def refresh(self) -> None:
-        """End the processes; they are started anew when they are asked again."""
+        """Let processes that have seen nothing yet time what comes next."""
         for member in self._members:
-            member.machine.close()
+            member.machine.refresh()
 
     def close(self) -> None:
         """End the processes, and what waits for them."""
-        self.refresh()
+        for member in self._members:
+            member.machine.close()
         self._threads.shutdown(cancel_futures=True)
 
     def _send(

@@ -45,25 +45,28 @@ class RayNode:
         self._takes = {"num_cpus": node["Resources"]["CPU"],
                        "num_gpus": 1 if needs_gpu and has_gpu else 0}
         self.name = f"node {node['NodeManagerHostname']} ({self._id[:8]})"
-        self.actors: tuple[Any, Any] | None = None
-        """The one that builds and the one that times, while they are there."""
+        self.builder: Any = None
+        """The actor that builds, while it is there; runner is the one that times."""
+        self.runner: Any = None
         self.start()
 
     def start(self) -> None:
-        """Ask for its actors, which start by and by."""
+        """Ask for the actors that are not there; they start by and by."""
         where = self._ray.util.scheduling_strategies.NodeAffinitySchedulingStrategy(
             self._id, soft=False
         )
-        builder = self._ray.remote(Builder).options(num_cpus=0, scheduling_strategy=where)
-        runner = self._ray.remote(Runner).options(**self._takes, scheduling_strategy=where)
-        self.actors = builder.remote(self._files), runner.remote(self._files)
+        if self.builder is None:
+            builder = self._ray.remote(Builder).options(num_cpus=0, scheduling_strategy=where)
+            self.builder = builder.remote(self._files)
+        if self.runner is None:
+            runner = self._ray.remote(Runner).options(**self._takes, scheduling_strategy=where)
+            self.runner = runner.remote(self._files)
 
     def kind(self) -> tuple[str, str, bool] | None:
         """As Runner.kind; none if it does not start."""
-        assert self.actors is not None
         try:
             found: tuple[str, str, bool] = self._ray.get(
-                self.actors[1].kind.remote(), timeout=START_SECONDS
+                self.runner.kind.remote(), timeout=START_SECONDS
             )
         except self._ray.exceptions.RayError:
             return None
@@ -71,16 +74,12 @@ class RayNode:
 
     def compare(self, request: Request, timeout: float) -> Measured:
         """Raises TrialError; Lost if an actor or the node is gone."""
-        if self.actors is None:
-            self.start()
-        assert self.actors is not None
-        builder, runner = self.actors
-        default, incumbent, challenger = (
-            builder.build.remote(dict(each)) for each in ({}, request.incumbent, request.challenger)
-        )
+        self.start()
+        asked: tuple[dict[str, str], ...] = ({}, dict(request.incumbent), dict(request.challenger))
+        default, incumbent, challenger = (self.builder.build.remote(each) for each in asked)
         try:
             answer = self._ray.get(
-                runner.compare.remote(default, incumbent, challenger, request.seconds),
+                self.runner.compare.remote(default, incumbent, challenger, request.seconds),
                 timeout=timeout,
             )
         except self._ray.exceptions.GetTimeoutError:
@@ -99,12 +98,18 @@ class RayNode:
         self.start()
         return self.kind() is not None
 
+    def refresh(self) -> None:
+        """Let a process that has seen nothing yet time what comes next."""
+        if self.runner is not None:
+            self._ray.kill(self.runner)
+        self.runner = None
+
     def close(self) -> None:
         """End its actors."""
-        if self.actors is not None:
-            for actor in self.actors:
-                self._ray.kill(actor)
-        self.actors = None
+        self.refresh()
+        if self.builder is not None:
+            self._ray.kill(self.builder)
+        self.builder = None
 
 
 class RayPool(Pool):

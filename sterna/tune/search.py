@@ -140,15 +140,16 @@ class Search:
         """Search until there is little to be gained, or the budget is spent; the answers found."""
         begin = time.monotonic()
         now = self._begin()
-        untuned = median(now.total.incumbent)
-        while time.monotonic() - begin < self.budget.seconds:
+        untuned, took = median(now.total.incumbent), 0.0
+        while time.monotonic() - begin + took < self.budget.seconds:  # another round as the last
             offered = self._candidates(now)
             expected = sum(each.gain for each in offered and _best_of_layers(offered)[0])
             spent = sum(self.trials.values()) >= self.budget.all_trials
             if expected < LEAST_GAIN or not offered or spent:
                 break
-            self.rounds += 1
+            self.rounds, started = self.rounds + 1, time.monotonic()
             trials, now = self._round(now, offered)
+            took = time.monotonic() - started
             wins = sum(trial.outcome == Verdict.FASTER.value for trial in trials)
             watch(Progress(self.rounds, math.exp(self.log_ratio), expected,
                            sum(self.trials.values()), wins, time.monotonic() - begin, untuned,

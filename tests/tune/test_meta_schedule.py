@@ -9,7 +9,8 @@ import pytest
 
 import sterna as tvm
 from sterna import meta_schedule as ms
-from sterna import relay
+from sterna import relay, te
+from sterna.ir.serialize import load_json, save_json
 from tests.schedule.implemented import run_built
 
 TARGET = tvm.target.Target("llvm -mcpu=native")
@@ -124,3 +125,50 @@ def test_bad_arguments(network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
         ms.JSONDatabase()
     with pytest.raises(ValueError, match="tasks are what extract_tasks gave"):
         ms.tune_tasks(tasks=[], work_dir=tmp_path, max_trials_global=4)
+
+
+def product(n: int) -> Any:
+    a, b = te.placeholder((n, n), name="a"), te.placeholder((n, n), name="b")
+    k = te.reduce_axis((0, n), name="k")
+    c = te.compute((n, n), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    return te.create_prim_func([a, b, c])
+
+
+def expect_product(mod: Any, n: int) -> None:
+    built = tvm.build(mod, target="llvm")
+    x, y = (np.random.default_rng(seed).random((n, n), "float32") for seed in range(2))
+    out = tvm.nd.array(np.zeros((n, n), "float32"))
+    built["main"](tvm.nd.array(x), tvm.nd.array(y), out)
+    np.testing.assert_allclose(out.numpy(), x @ y, rtol=1e-4)
+
+
+QUICK_RUNNER = ms.LocalRunner(evaluator_config=ms.EvaluatorConfig(1, 1, 0, False))
+
+
+def test_functions_of_tensors_are_tuned(tmp_path: Path) -> None:
+    func = product(32)
+    database = ms.tune_tir(
+        tvm.IRModule({"main": func}), "llvm", str(tmp_path), 3, runner=QUICK_RUNNER
+    )
+    assert len(database) == 3
+    read = ms.JSONDatabase(work_dir=tmp_path)
+    assert len(read) == 3, "what was found is in the two files"
+    best = ms.tir_integration.compile_tir(read, func, "llvm")
+    assert best is not None
+    expect_product(best.mod, 32)
+    assert ms.tir_integration.compile_tir(read, product(16), "llvm") is None
+
+
+def test_the_older_spelling_gives_a_schedule(tmp_path: Path) -> None:
+    config = ms.TuneConfig(max_trials_global=2)
+    best = ms.tune_tir(product(16), "llvm", config, tmp_path, runner=QUICK_RUNNER)
+    expect_product(best.mod, 16)
+
+
+def test_loops_that_nobody_knows_are_refused(tmp_path: Path) -> None:
+    func = product(16)
+    copy = load_json(save_json(tvm.IRModule({"main": func})))
+    with pytest.raises(TypeError, match=r"'main' were not made by te\.create_prim_func"):
+        ms.tune_tir(copy, "llvm", tmp_path, 2)
+    with pytest.raises(ValueError, match="max_trials_global=0"):
+        ms.tune_tir(func, "llvm", tmp_path, 0)

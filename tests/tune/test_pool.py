@@ -39,6 +39,9 @@ class SimulatedMachine:
     def renew(self) -> bool:
         return not self.is_gone
 
+    def refresh(self) -> None:
+        pass
+
     def close(self) -> None:
         pass
 

@@ -144,7 +144,7 @@ def test_an_interrupt_ends_the_process(
 def test_narrow_inputs_reach_the_process(tmp_path: Path) -> None:
     x = relay.var("x", shape=(8, 32), dtype="bfloat16")
     w = relay.var("w", shape=(64, 32), dtype="bfloat16")
-    module = sterna.IRModule.from_expr(relay.Function([x, w], relay.nn.dense(x, w)))
+    module = sterna.IRModule.from_expr(relay.Function((x, w), relay.nn.dense(x, w)))
     given = random_inputs(network_inputs(module, {}))
     write_network(tmp_path, module, {}, TARGET, given)
     read = read_inputs(tmp_path)
