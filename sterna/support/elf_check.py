@@ -22,6 +22,7 @@ _MOST_BYTES = 1 << 48
 # Entries of a dynamic section: tables by their address, and which entry has their size.
 _TABLES = {5: 10, 7: 8, 17: 18, 23: 2, 25: 27, 26: 28, 36: 35}
 _ADDRESSES = frozenset({4, 6, 12, 13, 0x6FFFFEF5, 0x6FFFFFF0, 0x6FFFFFFC, 0x6FFFFFFE})
+_NEEDED = frozenset({5, 6})  # the strings and the symbols, which every loader reads
 _END = 0
 # Meanings that systems and processors add to the standard's are below this.
 _MOST_TAGS = 1 << 31
@@ -159,6 +160,8 @@ def _check_dynamic(view: FileView, form: _Form, own: _Segment, loads: list[_Segm
         entries[tag] = value
     else:
         raise BrokenFileError("its dynamic section has no end")
+    if not entries.keys() >= _NEEDED:
+        raise BrokenFileError("its dynamic section has no symbols or no names of them")
     for table, size in _TABLES.items():
         if entries.get(size) and table not in entries:
             raise BrokenFileError("its dynamic section has the size of a table, and no table")

@@ -19,7 +19,7 @@ from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.attention_tile import Shape
 from sterna.schedule.gpu.limits import Limits
-from sterna.schedule.gpu.moved_result import moved_result
+from sterna.schedule.gpu.transposed_result import moved_result
 from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis

@@ -7,8 +7,8 @@ that stay or not; data that is float32 in memory is rounded in the kernel, ahead
 from dataclasses import replace
 
 from sterna.schedule.choose import choose
-from sterna.schedule.gpu.ahead_kernel import FIRST_PIECE, PIECE
 from sterna.schedule.gpu.ring import Product, Ring
+from sterna.schedule.gpu.rounded_persistent_kernel import FIRST_PIECE, PIECE
 from sterna.support.dtype import DataType
 
 HALVES = ("bfloat16", "float16")

@@ -102,7 +102,7 @@ def part_of(tensor: Tensor) -> Heads | None:
     batch, row, head, _ = found.steps
     head = head if heads > 1 else width
     row = row if length > 1 else heads * head
-    batch = batch if count > 1 else length * heads * width
+    batch = batch if count > 1 else max(length * row, heads * head)
     sizes = [tensor.dtype.bytes * step for step in (batch, row, head)]
     if found.first % head or any(size % 16 or size <= 0 for size in sizes):
         return None

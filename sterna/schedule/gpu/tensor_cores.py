@@ -16,7 +16,6 @@ from sterna.ir.node import post_order
 from sterna.ir.types import TensorType
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
-from sterna.schedule.gpu.ahead_kernel import AheadKernel
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
@@ -33,6 +32,7 @@ from sterna.schedule.gpu.rounded_kernel import (
     RoundedPersistentKernel,
     RoundedTurnedKernel,
 )
+from sterna.schedule.gpu.rounded_persistent_kernel import AheadKernel
 from sterna.schedule.gpu.strided import strided
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warp_kernel import WarpKernel

@@ -14,10 +14,10 @@ from sterna.ir.expr import Call, Expr
 from sterna.schedule.attention import AttentionStages
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.attention_tile import BOX, AttentionTile, Shape
-from sterna.schedule.gpu.moved_result import MovedResult
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP
 from sterna.schedule.gpu.strided import Heads, part_of
+from sterna.schedule.gpu.transposed_result import MovedResult
 from sterna.schedule.gpu.warpgroup_kernel import FEW_REGISTERS, MANY_REGISTERS, Turn
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, extern, thread_axis
