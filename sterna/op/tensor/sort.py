@@ -183,7 +183,7 @@ register(OpRecord(
     attrs=SortAttrs,
     infer=_infer_sort,
     compute=lambda attrs, out, data: _sorted(attrs, out, data, ["values"], "T_sort")[0],
-    compute_by_threads=lambda *call: _ranked(*call, ["values"], "T_sort"),
+    compute_by_threads=lambda attrs, out, data: _ranked(attrs, out, data, ["values"], "T_sort"),
     reference=_reference_sort,
     pattern=OPAQUE,
     cases=[*_CASES, Case((np.array([2**63, 1, 2**64 - 1, 0], "uint64"),))],
@@ -196,7 +196,8 @@ register(OpRecord(
     attrs=ArgsortAttrs,
     infer=_infer_argsort,
     compute=lambda attrs, out, data: _sorted(attrs, out, data, ["indices"], "T_argsort")[0],
-    compute_by_threads=lambda *call: _ranked(*call, ["indices"], "T_argsort"),
+    compute_by_threads=lambda attrs, out, data: _ranked(
+        attrs, out, data, ["indices"], "T_argsort"),
     reference=_reference_argsort,
     pattern=OPAQUE,
     cases=[*_CASES[:4], Case((((70,), "int32"),), {"dtype": "int64"}),
