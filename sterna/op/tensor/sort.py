@@ -114,10 +114,13 @@ def _ranked(
 ) -> list[Tensor] | None:
     """The same by threads: each counts what comes before one element, and puts it there."""
     rows = AxisRows(dims_of(data), axis_of(attrs.axis, data.ndim))
-    if not rows.is_static or rows.count * rows.length**2 > MOST_COMPARED:
+    length = rows.length
+    if not rows.is_static or not isinstance(length, int):
+        return None
+    if rows.count * length**2 > MOST_COMPARED:
         return None
     held = key_type(data.dtype)
-    key, length = order_key_type(held), rows.length
+    key = order_key_type(held)
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         count = as_dims(outs[0].shape)[rows.axis]

@@ -13,9 +13,9 @@ from sterna.arith import Analyzer, substitute
 from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.schedule.choose import choose
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import reads_of
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.loops import extents_of
 from sterna.te import IterVar, Stage
 
 SIDES = (1, 2, 4, 7, 8)
