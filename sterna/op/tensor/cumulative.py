@@ -108,9 +108,9 @@ def _compute_by_threads(
         flat = attrs.axis is None
         axis = 0 if attrs.axis is None else axis_of(attrs.axis, data.ndim)
         rows = AxisRows([product(shape)] if flat else shape, axis)
-        if not rows.is_static or rows.length < SHORTEST_IN_PARTS:
-            return None
         kind, length = wide(out.dtype), rows.length
+        if not rows.is_static or not isinstance(length, int) or length < SHORTEST_IN_PARTS:
+            return None
         size = 1 << (math.isqrt(length) - 1).bit_length()
         parts = -(-length // size)
 

@@ -13,9 +13,9 @@ from sterna.arith import Analyzer, substitute
 from sterna.ir import build
 from sterna.ir.expr import variables_in
 from sterna.schedule.choose import choose
-from sterna.schedule.default import extents_of
 from sterna.schedule.gpu.access import reads_of
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.loops import extents_of
 from sterna.te import IterVar, Stage
 
 SIDES = (1, 2, 4, 7, 8)
@@ -58,8 +58,13 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
         return alone
     sizes = extents_of(result.op.axis)
     elements = math.prod(sizes)
-    sides = [[side for side in SIDES if sizes[place] % side == 0] for place, _, _ in slides]
-    widths = [n for n in WIDTHS if n <= lanes]
+    # Windows that move by more than one share little: pairs of them measured best.
+    most = 2 if any(stride > 1 for _, _, stride in slides) else max(SIDES)
+    sides = [
+        [side for side in SIDES if sizes[place] % side == 0 and side <= most]
+        for place, _, _ in slides
+    ]
+    widths = [n for n in WIDTHS if n <= lanes and n <= most]
     windows = [steps[list(total.op.reduce_axis).index(step)] for _, step, _ in slides]
     strides = [stride for _, _, stride in slides]
     weighted = len(total.op.input_tensors) > 1

@@ -102,6 +102,8 @@ def _apart(stmt: For) -> For | None:
             known = {each.var for each in nest}
             if body.kind == "parallel" or known & ends or _reads(body.min, body.extent):
                 break
+            if build.is_const(body.extent, 0):
+                return None  # nothing is done
             loops.append(body)
         nest.append(body)
         body = body.body
