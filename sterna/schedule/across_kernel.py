@@ -51,7 +51,7 @@ class AcrossKernel(StatementKernel):
                 first = turn * self.channels
                 if made.outputs % self.channels:  # the last channels are those of two turns
                     first = build.minimum(first, made.outputs - self.channels)
-                self._turn(memory[begin], pixel, ib.let("first", first))
+                self._turn(address_of(memory[begin]), pixel, ib.let("first", first))
 
     def _place(self, pixel: Expr) -> Expr:
         """Where the one pixel begins that is read for another."""
@@ -87,7 +87,7 @@ class AcrossKernel(StatementKernel):
             sums = ib.allocate("int32", (blocks * CHANNELS,), name="sums")
             ib.emit(call_extern(
                 "int32", DOTS.name, address_of(sums[0]), address_of(self.weight[first, 0]),
-                address_of(read), build.const(self.made.products), build.const(blocks),
+                read, build.const(self.made.products), build.const(blocks),
             ))
             at = places_of(pixel, self.outer)
             self.store_channels(at, first, self.channels, lambda lane: sums[lane])

@@ -58,7 +58,7 @@ class Quads(PackedImplementation):
         return QuadKernel(made, plan.integer("outputs"))
 
 
-def packed_shape(made: Contraction) -> tuple[int, int, int, int]:
+def packed_shape(made: Contraction) -> tuple[int, ...]:
     """Four channels, window, channel of the four."""
     return -(-made.outputs // QUAD), *made.window, QUAD
 
