@@ -16,7 +16,7 @@ BUDGET = {
     "as_tvm": 320,
     "auto_scheduler": 2090,
     "autotvm": 1530,
-    "cli": 2420,
+    "cli": 2610,
     "codegen": 12650,
     "contrib": 1210,
     "driver": 2740,
