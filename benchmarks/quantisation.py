@@ -191,7 +191,7 @@ def _counts(case: Case, value: Array) -> Array:
 
 
 def _top(case: Case, value: Array) -> Array:
-    return np.moveaxis(value, case.axis, -1)[..., case.first_class :].argmax(-1)
+    return np.asarray(np.moveaxis(value, case.axis, -1)[..., case.first_class :].argmax(-1))
 
 
 def decibels(expected: Sequence[Array], found: Sequence[Array]) -> float:

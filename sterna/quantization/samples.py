@@ -1,6 +1,6 @@
 """Samples: what a model is run on to be quantised, checked against its inputs."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -94,7 +94,7 @@ class InputSpec:
 
 
 def input_specs(
-    model: Source, shapes: Mapping[str, Sequence[int] | int | Any] | None = None
+    model: Source, shapes: Mapping[str, Any] | None = None
 ) -> list[InputSpec]:
     """The inputs of a model; shapes: of inputs by name, or extents of open dimensions by theirs."""
     graph, given = load_model(model).proto.graph, dict(shapes or {})

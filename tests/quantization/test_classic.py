@@ -35,7 +35,7 @@ def network() -> tuple[tvm.IRModule, dict[str, Array]]:
     c = relay.nn.max_pool2d(relay.nn.relu(conv(b, "w2", 8) + a), (2, 2), (2, 2))
     d = relay.nn.batch_flatten(relay.nn.global_avg_pool2d(relay.nn.relu(conv(c, "w3", 8))))
     y = relay.nn.dense(d, weight("w4", 5, 8))
-    return tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(y), y)), params
+    return tvm.IRModule.from_expr(relay.Function(tuple(relay.analysis.free_vars(y)), y)), params
 
 
 def run(module: tvm.IRModule, params: dict[str, Array] | None = None) -> Array:
@@ -43,7 +43,7 @@ def run(module: tvm.IRModule, params: dict[str, Array] | None = None) -> Array:
     executor = tvm.contrib.graph_executor.GraphModule(built["default"](tvm.cpu()))
     found = []
     for sample in DATA:
-        executor.set_input(**sample)
+        executor.set_input("x", sample["x"])
         executor.run()
         found.append(executor.get_output(0).numpy())
     return np.concatenate(found)
@@ -115,7 +115,7 @@ def test_settings_nest_and_cannot_be_set_afterwards() -> None:
             assert relay.quantize.current_qconfig().weight_scale == "max"
         assert relay.quantize.current_qconfig() is outer
         with pytest.raises(AttributeError):
-            outer.global_scale = 2.0  # type: ignore[misc]
+            setattr(outer, "global_scale", 2.0)  # noqa: B010
     assert relay.quantize.current_qconfig().global_scale == 8.0
 
 
