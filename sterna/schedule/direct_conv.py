@@ -4,7 +4,7 @@ An image is cut into bands of rows, and the output channels into blocks; a regis
 pixels of a row times one block runs over the sum. Where the weights stay in the cache, bands come
 first and all blocks run over one band. Where they do not, a block's weights are read once, part by
 part, and each part is used for the whole image while it is in the innermost cache; an image that
-leaves the second cache would come again for every part, so that bands come first there too.
+leaves the second cache would come again for every part of a window, so that bands come first there.
 
 Groups of channels are contractions of their own: a tile lies in one of them, or its vectors hold
 several whole ones.
@@ -70,7 +70,7 @@ def _schedule_direct(conv: Conv) -> None:
     in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
     in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
     small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4
-    far = bytes_of(conv.data) > 3 * processor.l2_bytes // 8
+    far = conv.made.taps > 1 and bytes_of(conv.data) > 3 * processor.l2_bytes // 8
     preferred = "bands" if in_bands or small or far else "parts"
     ways = ["bands"] if conv.sum.is_dot else ["bands", "parts"]
     if choose("weights", ways, lambda way: way != preferred) == "bands":
