@@ -110,6 +110,17 @@ def test_no_mutated_file_is_loaded(folder: Path, tmp_path: Path, form: str) -> N
     assert refused(tmp_path / "mutants") == []
 
 
+def test_a_dynamic_section_without_symbols_is_refused(folder: Path) -> None:
+    whole = bytearray((folder / "bare.so").read_bytes())
+    at, count = struct.unpack_from("<Q", whole, 32)[0], struct.unpack_from("<H", whole, 56)[0]
+    for place in range(at, at + 56 * count, 56):
+        kind, _, offset = struct.unpack_from("<IIQ", whole, place)
+        if kind == 2:  # PT_DYNAMIC
+            struct.pack_into("<q", whole, offset, 0)  # it ends where it begins
+    with pytest.raises(BrokenFileError, match="no symbols or no names"):
+        check_elf(FileView(io.BytesIO(whole), 0, len(whole)))
+
+
 @pytest.mark.parametrize("form", [".so", ".tar", ".o"])
 def test_broken_headers_without_a_seal_crash_nothing(
     folder: Path, tmp_path: Path, form: str
