@@ -40,7 +40,7 @@ class LevelCode:
 
 def levels_of(target: Target) -> list[tuple[Level, Target]]:
     """The levels of a target's architecture, the lowest first, and the target of each."""
-    if target.kind.name != "llvm":
+    if not target.kind.picks_instructions:
         raise ValueError(f"portable files hold machine code: name a target of llvm, not {target}")
     machine = machine_of(target)
     isa = machine.instructions.isa
