@@ -11,8 +11,8 @@ from sterna.te import ComputeOp, Operation, Schedule, Tensor
 from sterna.topi.tag import is_injective
 
 __all__ = [
-    "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple", "is_injective",
-    "prod", "simplify", "traverse_inline",
+    "differ", "equal_const_int", "get_const_float", "get_const_int", "get_const_tuple",
+    "is_injective", "prod", "simplify", "traverse_inline",
 ]
 
 
@@ -46,6 +46,11 @@ def get_const_float(expr: ExprLike) -> float:
 def equal_const_int(expr: ExprLike, value: int) -> bool:
     """Whether an expression is this very number."""
     return build.int_value(simplify(expr)) == value
+
+
+def differ(left: ExprLike, right: ExprLike) -> bool:
+    """Whether two extents are known to be different."""
+    return build.int_value(simplify(build.as_expr(left) - right)) not in (0, None)
 
 
 def get_const_tuple(shape: Sequence[ExprLike]) -> tuple[Any, ...]:

@@ -9,6 +9,7 @@ import pytest
 import sterna as tvm
 from sterna import te, topi
 from sterna.target import Target
+from sterna.testing import requires_opencl
 from sterna.topi.nn.utils import get_pad_tuple, get_pad_tuple1d, get_pad_tuple3d
 from sterna.topi.utils import get_const_float, get_const_int, get_const_tuple, traverse_inline
 
@@ -160,10 +161,9 @@ def test_batch_norm() -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
 
 
+@requires_opencl
 @pytest.mark.parametrize("name", ["add", "sum", "softmax", "conv2d_nchw"])
 def test_on_opencl(name: str) -> None:
-    if not tvm.opencl(0).exist:
-        pytest.skip("no OpenCL device")
     _, make, expect, shapes = next(case for case in ELEMENTS + LAYERS if case[0] == name)
     check(make, expect, *shapes, target="opencl")
 
@@ -209,6 +209,16 @@ def test_constants_of_shapes() -> None:
         (lambda: topi.matmul(te.placeholder((3, 4)), te.placeholder((5, 4))), "inner extents"),
         (lambda: topi.nn.conv2d_nchw(te.placeholder((1, 3, 8, 8)), te.placeholder((4, 2, 3, 3)), 1,
                                      1), "are for 2 channels of each of 1 groups"),
+        (lambda: topi.nn.depthwise_conv2d_nchw(te.placeholder((1, 3, 8, 8)),
+                                               te.placeholder((2, 1, 3, 3)), 1, 1),
+         "are for 2 channels, the data .* has 3"),
+        (lambda: topi.nn.conv2d_transpose_nchw(te.placeholder((1, 3, 8, 8)),
+                                               te.placeholder((2, 4, 3, 3)), 1, 1),
+         "are for 2 channels, the data .* has 3"),
+        (lambda: topi.nn.bias_add(te.placeholder((1, 3, 8)), te.placeholder((2,))),
+         "has not one number for each of 3 channels"),
+        (lambda: topi.nn.dense(te.placeholder((2, 3)), te.placeholder((4, 3)),
+                               te.placeholder((5,))), "is for 5 columns, there are 4"),
         (lambda: topi.nn.pad(te.placeholder((3, 4)), (1,)), "pad takes 2 widths"),
         (lambda: topi.nn.pool2d(te.placeholder((1, 1, 4, 4)), 2, 2, 1, 0, "sum"), "avg or max"),
         (lambda: topi.nn.conv2d_nchw(te.placeholder((1, 3, 8, 8)), te.placeholder((4, 3, 3, 3)), 0,

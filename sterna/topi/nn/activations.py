@@ -8,7 +8,7 @@ from sterna.te import Tensor
 from sterna.topi.operators import one_tensor, operator
 from sterna.topi.stage import stage
 from sterna.topi.tag import BROADCAST, ELEMWISE, INJECTIVE
-from sterna.topi.utils import prod
+from sterna.topi.utils import differ, prod
 
 batch_to_space_nd = operator("nn.batch_to_space_nd")
 depth_to_space = operator("nn.depth_to_space")
@@ -55,21 +55,31 @@ def flatten(data: Tensor) -> Tensor:
     return stage((data.shape[0], prod(extents)), element, name="T_flatten", tag=INJECTIVE)
 
 
+def _expect_channels(data: Tensor, place: int, *of_channels: Tensor) -> None:
+    """A ValueError where there is not a number for each channel."""
+    for one in of_channels:
+        if len(one.shape) != 1 or differ(one.shape[0], data.shape[place]):
+            raise ValueError(f"{one} has not one number for each of {data.shape[place]} channels")
+
+
 def bias_add(data: Tensor, bias: Tensor, axis: int = 1) -> Tensor:
     """A number added to each channel."""
     place = axis % len(data.shape)
+    _expect_channels(data, place, bias)
     return stage(data.shape, lambda *i: data(*i) + bias(i[place]), name="T_bias_add",
                       tag=BROADCAST)
 
 
 def scale_shift_nchw(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """A factor and a number added, of each channel."""
+    _expect_channels(data, 1, scale, shift)
     return stage(data.shape, lambda b, c, i, j: data(b, c, i, j) * scale(c) + shift(c),
                       name="ScaleShift", tag=BROADCAST)
 
 
 def scale_shift_nhwc(data: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
     """The same with channels last."""
+    _expect_channels(data, 3, scale, shift)
     return stage(data.shape, lambda b, i, j, c: data(b, i, j, c) * scale(c) + shift(c),
                       name="ScaleShift", tag=BROADCAST)
 
@@ -116,6 +126,7 @@ def batch_norm(
 ) -> list[Tensor]:
     """Batch norm by given statistics, which come back as they are."""
     place = axis % len(data.shape)
+    _expect_channels(data, place, gamma, beta, moving_mean, moving_var)
     small = te.const(epsilon, str(data.dtype))
 
     def element(*i: Any) -> Any:

@@ -5,6 +5,7 @@ padded data, its reduce axes are the channel (rc) and the taps in order (ry, rx)
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sterna import te
@@ -12,7 +13,7 @@ from sterna.ir import build
 from sterna.te import Tensor
 from sterna.topi.nn.padding import Padding, dilate, pad, pad_widths
 from sterna.topi.stage import stage
-from sterna.topi.utils import get_const_int, simplify
+from sterna.topi.utils import differ, get_const_int, simplify
 
 # The names of the reduce axes over taps, by how many there are.
 _TAPS = {1: ("rx",), 2: ("ry", "rx"), 3: ("rz", "ry", "rx")}
@@ -39,6 +40,60 @@ def _places(layout: str, letters: str) -> list[int]:
     return [layout.index(letter) for letter in letters]
 
 
+@dataclass(frozen=True, slots=True)
+class _Windows:
+    """The windows that a convolution sums over: its padded data, its taps, where they read."""
+
+    padded: Tensor
+    space_at: list[int]
+    taps_at: list[int]
+    taps: list[Any]
+    strides: list[int]
+    dilations: list[int]
+    extents: list[Any]
+    """Of the result, along the axes of space."""
+
+    @staticmethod
+    def of(
+        data: Tensor, weight: Tensor, space_at: list[int], taps_at: list[int], stride: Any,
+        padding: Padding, dilation: Any, name: str, names: Sequence[str],
+    ) -> "_Windows":
+        rank = len(space_at)
+        strides, dilations = _several(stride, rank, "stride"), _several(dilation, rank, "dilation")
+        kernel = [get_const_int(weight.shape[place]) for place in taps_at]
+        reach = [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)]
+        before, after = [0] * len(data.shape), [0] * len(data.shape)
+        for place, low, high in zip(space_at, *pad_widths(padding, reach), strict=True):
+            before[place], after[place] = low, high
+        padded = pad(data, before, after, 0, name=name)
+        extents = [
+            simplify(te.indexdiv(build.as_expr(padded.shape[place]) - r, s) + 1)
+            for place, r, s in zip(space_at, reach, strides, strict=True)
+        ]
+        taps = _tap_axes(kernel, names)
+        return _Windows(padded, space_at, taps_at, taps, strides, dilations, extents)
+
+    def shape(self, data: Tensor, channel_at: int, channels: Any) -> list[Any]:
+        """The result's, with so many channels."""
+        made = list(data.shape)
+        made[channel_at] = channels
+        for place, extent in zip(self.space_at, self.extents, strict=True):
+            made[place] = extent
+        return made
+
+    def product(
+        self, at: Sequence[Any], weight: Tensor, own: dict[int, Any], of_weight: dict[int, Any],
+        kind: str,
+    ) -> Any:
+        """One product: own and of_weight are the indices of data and weights besides the taps."""
+        read = {**dict(enumerate(at)), **own}
+        for i, place in enumerate(self.space_at):
+            read[place] = at[place] * self.strides[i] + self.taps[i] * self.dilations[i]
+        found = {**of_weight, **dict(zip(self.taps_at, self.taps, strict=True))}
+        left = self.padded(*[read[i] for i in range(len(read))])
+        return left.astype(kind) * weight(*[found[i] for i in range(len(found))]).astype(kind)
+
+
 def conv(
     data: Tensor, weight: Tensor, stride: int | Sequence[int], padding: Padding,
     dilation: int | Sequence[int], groups: int, data_layout: str, weight_layout: str,
@@ -47,55 +102,34 @@ def conv(
     """A convolution of any rank, in groups, in layouts such as NCHW and OIHW."""
     rank = len(data.shape) - 2
     space = "DHW"[3 - rank:]
-    batch_at, channel_at, *space_at = _places(data_layout, f"NC{space}")
+    channel_at, *space_at = _places(data_layout, f"NC{space}")[1:]
     out_at, in_at, *taps_at = _places(weight_layout, f"OI{space}")
-    strides, dilations = _several(stride, rank, "stride"), _several(dilation, rank, "dilation")
-    kernel = [get_const_int(weight.shape[place]) for place in taps_at]
-    widths = pad_widths(padding, [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)])
     channels, outputs = data.shape[channel_at], weight.shape[out_at]
     if groups < 1:
         raise ValueError(f"groups is a positive number, not {groups}")
     if groups > 1 and (get_const_int(channels) % groups or get_const_int(outputs) % groups):
         raise ValueError(f"{groups} groups do not divide {channels} channels and {outputs} outputs")
     of_group = weight.shape[in_at]
-    if not _equal(of_group * groups, channels):
+    if differ(of_group * groups, channels):
         raise ValueError(
             f"the weights {weight} are for {of_group} channels of each of {groups} groups, the "
             f"data {data} has {channels} in all"
         )
-    before, after = [0] * (rank + 2), [0] * (rank + 2)
-    for place, low, high in zip(space_at, *widths, strict=True):
-        before[place], after[place] = low, high
-    padded = pad(data, before, after, 0, name="pad_temp")
-    shape: list[Any] = [None] * (rank + 2)
-    shape[batch_at], shape[channel_at] = data.shape[batch_at], outputs
-    for i, place in enumerate(space_at):
-        reach = (kernel[i] - 1) * dilations[i] + 1
-        shape[place] = simplify(
-            te.indexdiv(build.as_expr(padded.shape[place]) - reach, strides[i]) + 1
-        )
+    windows = _Windows.of(
+        data, weight, space_at, taps_at, stride, padding, dilation, "pad_temp", _TAPS[rank]
+    )
     channel: Any = te.reduce_axis((0, of_group), name="rc")
-    taps = _tap_axes(kernel, _TAPS[rank])
     kind = str(data.dtype) if out_dtype is None else out_dtype
     per_group = te.indexdiv(build.as_expr(outputs), groups)
 
     def element(*at: Any) -> Any:
         first = te.indexdiv(at[channel_at], per_group) * of_group if groups > 1 else 0
-        read: list[Any] = list(at)
-        of_weight: list[Any] = [None] * (rank + 2)
-        read[channel_at] = first + channel if groups > 1 else channel
-        of_weight[out_at], of_weight[in_at] = at[channel_at], channel
-        for i, place in enumerate(space_at):
-            read[place] = at[place] * strides[i] + taps[i] * dilations[i]
-            of_weight[taps_at[i]] = taps[i]
-        product = padded(*read).astype(kind) * weight(*of_weight).astype(kind)
-        return te.sum(product, axis=_in_order(data_layout, channel, taps))
+        own = {channel_at: first + channel if groups > 1 else channel}
+        of_weight = {out_at: at[channel_at], in_at: channel}
+        product = windows.product(at, weight, own, of_weight, kind)
+        return te.sum(product, axis=_in_order(data_layout, channel, windows.taps))
 
-    return stage(tuple(shape), element, name=name, tag=tag)
-
-
-def _equal(left: Any, right: Any) -> bool:
-    return build.int_value(simplify(build.as_expr(left) - right)) == 0
+    return stage(windows.shape(data, channel_at, outputs), element, name=name, tag=tag)
 
 
 def _in_order(data_layout: str, channel: Any, taps: list[Any]) -> list[Any]:
@@ -200,37 +234,26 @@ def _depthwise(
 ) -> Tensor:
     channel_at, *space_at = _places(layout, "NCHW")[1:]
     from_at, times_at, *taps_at = _places(weight_layout, "CMHW")
-    strides, dilations = _several(stride, 2, "stride"), _several(dilation, 2, "dilation")
-    kernel = [get_const_int(weight.shape[place]) for place in taps_at]
-    widths = pad_widths(padding, [(k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True)])
-    before, after = [0] * 4, [0] * 4
-    for place, low, high in zip(space_at, *widths, strict=True):
-        before[place], after[place] = low, high
-    padded = pad(data, before, after, 0, name="PaddedInput")
-    times = get_const_int(weight.shape[times_at])
-    shape = list(data.shape)
-    shape[channel_at] = simplify(build.as_expr(shape[channel_at]) * times)
-    for i, place in enumerate(space_at):
-        reach = (kernel[i] - 1) * dilations[i] + 1
-        shape[place] = simplify(
-            te.indexdiv(build.as_expr(padded.shape[place]) - reach, strides[i]) + 1
+    channels, times = data.shape[channel_at], get_const_int(weight.shape[times_at])
+    if differ(weight.shape[from_at], channels):
+        raise ValueError(
+            f"the weights {weight} are for {weight.shape[from_at]} channels, the data {data} has "
+            f"{channels}"
         )
-    taps = _tap_axes(kernel, ("di", "dj"))
+    windows = _Windows.of(
+        data, weight, space_at, taps_at, stride, padding, dilation, "PaddedInput", ("di", "dj")
+    )
     kind = str(data.dtype) if out_dtype is None else out_dtype
 
     def element(*at: Any) -> Any:
-        read: list[Any] = list(at)
-        of_weight: list[Any] = [None] * 4
-        read[channel_at] = te.indexdiv(at[channel_at], times)
-        of_weight[from_at] = te.indexdiv(at[channel_at], times)
-        of_weight[times_at] = te.indexmod(at[channel_at], times)
-        for i, place in enumerate(space_at):
-            read[place] = at[place] * strides[i] + taps[i] * dilations[i]
-            of_weight[taps_at[i]] = taps[i]
-        product = padded(*read).astype(kind) * weight(*of_weight).astype(kind)
-        return te.sum(product, axis=taps)
+        channel = te.indexdiv(at[channel_at], times)
+        of_weight = {from_at: channel, times_at: te.indexmod(at[channel_at], times)}
+        product = windows.product(at, weight, {channel_at: channel}, of_weight, kind)
+        return te.sum(product, axis=windows.taps)
 
-    return stage(tuple(shape), element, name="DepthwiseConv2d", tag=name)
+    outputs = simplify(build.as_expr(channels) * times)
+    return stage(windows.shape(data, channel_at, outputs), element, name="DepthwiseConv2d",
+                 tag=name)
 
 
 def depthwise_conv2d_nchw(
@@ -262,6 +285,11 @@ def conv2d_transpose_nchw(
     by, extra = _several(strides, 2, "strides"), [int(n) for n in output_padding]
     if any(not 0 <= n < s for n, s in zip(extra, by, strict=True)):
         raise ValueError(f"output_padding {output_padding} lies below the strides {strides}")
+    if differ(Filter.shape[0], Input.shape[1]):
+        raise ValueError(
+            f"the weights {Filter} are for {Filter.shape[0]} channels, the data {Input} has "
+            f"{Input.shape[1]}"
+        )
     kernel = [get_const_int(extent) for extent in Filter.shape[2:]]
     (top, left), (bottom, right) = pad_widths(padding, kernel)
     spread = dilate(Input, [1, 1, *by], name="data_dilate")

@@ -7,11 +7,11 @@ from sterna.ir import build
 from sterna.te import Tensor
 from sterna.topi.stage import stage
 from sterna.topi.tag import BROADCAST
-from sterna.topi.utils import simplify
+from sterna.topi.utils import differ
 
 
 def _same(left: Any, right: Any, what: str) -> None:
-    if build.int_value(simplify(build.as_expr(left) - right)) not in (0, None):
+    if differ(left, right):
         raise ValueError(f"{what}: the inner extents {left} and {right} differ")
 
 
@@ -41,6 +41,8 @@ def matmul(
     made = stage((rows, columns), element, name=f"T_matmul_{name.upper()}", tag=tag)
     if bias is None:
         return made
+    if differ(bias.shape[0], columns):
+        raise ValueError(f"the bias {bias} is for {bias.shape[0]} columns, there are {columns}")
     return stage((rows, columns), lambda i, j: made(i, j) + bias(j).astype(kind), name="T_add",
                       tag=BROADCAST)
 
