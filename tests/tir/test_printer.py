@@ -89,7 +89,7 @@ def test_errors_say_where_and_what(text: str, message: str) -> None:
 
 def test_text_that_is_nested_too_deeply() -> None:
     text = 'def main(A: Buffer[(4,), "float32"]):\n    A[0] = ' + "(" * 50_000
-    with pytest.raises(ParseError, match="line 2.*nested too deeply"):
+    with pytest.raises(ParseError, match=r"line 2.*nested too deeply"):
         parse(text)
 
 
