@@ -7,6 +7,7 @@ that stay or not; data that is float32 in memory is rounded in the kernel, ahead
 from dataclasses import replace
 
 from sterna.schedule.choose import choose
+from sterna.schedule.gpu.lane_kernel import Lanes
 from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.rounded_persistent_kernel import FIRST_PIECE, PIECE
 from sterna.support.dtype import DataType
@@ -38,7 +39,10 @@ PROCESSORS = 132
 # sent; what a kernel takes beside.
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
-_LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
+_LANES_BLOCK_TIME = {
+    (64, 32): 0.42, (64, 48): 0.52, (64, 64): 0.65, (64, 96): 0.95, (64, 128): 1.25,
+    (128, 128): 2.5,
+}
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
 # Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
@@ -158,7 +162,9 @@ def _blocks(product: Product, ring: Ring) -> int:
 
 
 def _suits_split(product: Product, ring: Ring) -> bool:
-    """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
+    """Whether threads have whole parts of sums, which are long enough, and clusters find room."""
+    if product.a.kind == "float32" and not Lanes.of(ring).suits(product, ring):
+        return False
     if ring.split == 1:
         return True
     if product.sums.is_integer:
@@ -166,8 +172,11 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    most = PROCESSORS if ring.split == 2 and ring.wide else MOST_IN_CLUSTERS
-    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= most
+    few = ring.wide or product.a.kind == "float32"
+    most = PROCESSORS if ring.split == 2 and few else MOST_IN_CLUSTERS
+    if product.a.kind != "float32" and ring.own_columns % 8:
+        return False
+    return whole and _blocks(product, ring) <= most
 
 
 def microseconds(product: Product, ring: Ring) -> float:
