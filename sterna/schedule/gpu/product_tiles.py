@@ -96,7 +96,7 @@ def ring_of(
             if stages < STAGES[0] or stages * split >= product.blocks
         ]
     by_copies = are_whole(product.columns, stored) and str(stored) in STORED
-    if by_copies and product.a.kind != "float32":
+    if by_copies and not product.by_lanes:
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
@@ -144,7 +144,7 @@ def _rounding_time(product: Product) -> float:
 def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
     if turned:
         return _TURNED_BLOCK_TIME
-    return _LANES_BLOCK_TIME if product.a.kind == "float32" else _BLOCK_TIME
+    return _LANES_BLOCK_TIME if product.by_lanes else _BLOCK_TIME
 
 
 def _even_share(tiles: int) -> int:
@@ -163,7 +163,7 @@ def _blocks(product: Product, ring: Ring) -> int:
 
 def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether threads have whole parts of sums, which are long enough, and clusters find room."""
-    if product.a.kind == "float32" and not Lanes.of(ring).suits(product, ring):
+    if product.by_lanes and not Lanes.of(ring).suits(product, ring):
         return False
     if ring.split == 1:
         return True
@@ -172,9 +172,9 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    few = ring.wide or product.a.kind == "float32"
+    few = ring.wide or product.by_lanes
     most = PROCESSORS if ring.split == 2 and few else MOST_IN_CLUSTERS
-    if product.a.kind != "float32" and ring.own_columns % 8:
+    if not product.by_lanes and ring.own_columns % 8:
         return False
     return whole and _blocks(product, ring) <= most
 
@@ -185,7 +185,7 @@ def microseconds(product: Product, ring: Ring) -> float:
     waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
     results = ring.rows * ring.columns / (64 * 64)
     step = _block_times(product, ring.turned)[ring.rows, ring.columns]
-    if waves == 1 and product.a.kind != "float32":
+    if waves == 1 and not product.by_lanes:
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
         step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
     if ring.wide:
