@@ -5,6 +5,7 @@ they come from. Where that index is a sum of the axes, each times a number of it
 to be moved: kernels read it where it is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sterna.arith import Analyzer, substitute
@@ -28,6 +29,18 @@ class Strided:
     """How far neighbours along each axis are apart, in elements; 0 where an axis has but one."""
     is_rounded: bool = False
     """Whether the array is float32, and the tensor's elements are rounded to 16 bits."""
+
+    def place(self, index: Sequence[Expr]) -> Expr:
+        """Where an element is."""
+        found: Expr = build.const(self.first)
+        for at, step in zip(index, self.steps, strict=True):
+            found = found + at * step
+        return found
+
+    def has_quads(self, width: int) -> bool:
+        """Whether rows of such a width are whole quads of neighbours."""
+        whole = all(step % 4 == 0 for step in (self.first, *self.steps[:-1], width))
+        return whole and self.steps[-1] == 1
 
 
 def strided(tensor: Tensor) -> Strided | None:
