@@ -8,6 +8,7 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import add, mul
 from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import broadcast_shape, expand, places_of, shape_of
+from sterna.frontend.torch.promotion import in_float32
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 
@@ -119,6 +120,7 @@ def _plus(x: RelayExpr, product: RelayExpr, beta: float, alpha: float) -> RelayE
 
 
 @aten("addmm")
+@in_float32
 def addmm(
     x: RelayExpr, mat1: RelayExpr, mat2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -126,6 +128,7 @@ def addmm(
 
 
 @aten("addmv")
+@in_float32
 def addmv(
     x: RelayExpr, mat: RelayExpr, vec: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -133,6 +136,7 @@ def addmv(
 
 
 @aten("addr")
+@in_float32
 def addr(
     x: RelayExpr, vec1: RelayExpr, vec2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -140,6 +144,7 @@ def addr(
 
 
 @aten("baddbmm")
+@in_float32
 def baddbmm(
     x: RelayExpr, batch1: RelayExpr, batch2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -147,6 +152,7 @@ def baddbmm(
 
 
 @aten("addbmm")
+@in_float32
 def addbmm(
     x: RelayExpr, batch1: RelayExpr, batch2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
