@@ -6,23 +6,20 @@ from typing import Any
 
 from sterna.frontend.calls import dtype_of
 from sterna.frontend.calls import reshape as reshaped
-from sterna.frontend.torch.convert_shape import shape_of
+from sterna.frontend.torch.extents import Extent, dims_of, total
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
 
 @aten("sym_size.int", "size.int")
-def sym_size(x: RelayExpr, dim: int) -> int:
-    return shape_of(x)[dim]
+def sym_size(x: RelayExpr, dim: int) -> Extent:
+    return dims_of(x)[dim]
 
 
 @aten("sym_numel", "numel")
-def sym_numel(x: RelayExpr) -> int:
-    found = 1
-    for extent in shape_of(x):
-        found *= extent
-    return found
+def sym_numel(x: RelayExpr) -> Extent:
+    return total(dims_of(x))
 
 
 @aten("sym_stride.int", "stride.int")
