@@ -25,9 +25,10 @@ class OwnSpace:
         self.dag, self.target, self.taken = dag, target, taken
         self.space = ConfigSpace()
         for question, costs in offers.items():
-            others = sorted((each for each in costs if each != taken[question]), key=costs.__getitem__)
+            first = taken[question]
+            others = sorted((each for each in costs if each != first), key=costs.__getitem__)
             if others:
-                self.space.define_knob(question, [taken[question], *others])
+                self.space.define_knob(question, [first, *others])
 
     @staticmethod
     def of(dag: ComputeDAG, target: Target) -> "OwnSpace | None":
