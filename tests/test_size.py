@@ -14,7 +14,7 @@ BUDGET = {
     "": 180,
     "arith": 3700,
     "as_tvm": 320,
-    "auto_scheduler": 2090,
+    "auto_scheduler": 3000,
     "autotvm": 1530,
     "cli": 2790,
     "codegen": 13140,
