@@ -138,7 +138,8 @@ __all__ = [
     "device", "error", "ext_dev", "get_global_func", "hexagon", "instrument", "ir",
     "list_global_func_names", "load", "lower", "meta_schedule", "metal", "micro", "nd",
     "opencl", "quantize", "register_error", "register_func", "relay", "remove_global_func",
-    "rocm", "rpc", "runtime", "target", "te", "testing", "tir", "topi", "transform", "tune", "vpi", "vulkan", "webgpu",
+    "rocm", "rpc", "runtime", "target", "te", "testing", "tir", "topi", "transform",
+    "tune", "vpi", "vulkan", "webgpu",
 ]
 
 
