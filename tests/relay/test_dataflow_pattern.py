@@ -269,6 +269,19 @@ def test_partition_keeps_constants_and_takes_whole_dominated_parts() -> None:
     assert match(joined, made.op.body)
 
 
+def test_tables_of_patterns() -> None:
+    dense = is_op("nn.dense")(wildcard(), wildcard())
+    biased = is_op("nn.bias_add")(dense, wildcard())
+    table = [("own.layer", is_op("nn.relu")(biased)), ("own.dense", dense, lambda root: True)]
+    x = relay.var("x", shape=(2, 4))
+    expr = relay.nn.dense(layer(x, "1"), relay.var("w2", shape=(4, 4)))
+    made = relay.testing.run_opt_pass(expr, relay.transform.MergeComposite(table))
+    assert made.op.attrs["Composite"] == "own.dense"
+    assert made.args[0].op.attrs["Composite"] == "own.layer"
+    with pytest.raises(TypeError, match=r"an entry of a pattern table is \(name, pattern\)"):
+        relay.transform.MergeComposite([("own.layer",)])  # type: ignore[list-item]
+
+
 def test_long_chains() -> None:
     expr: Any = X
     for _ in range(3000):

@@ -176,7 +176,7 @@ class Matcher:
         seen: set[int] = set()
         waiting = [start]
         while waiting:
-            operands = waiting.pop().operands()
+            operands = waiting.pop().operands()  # type: ignore[attr-defined]
             if not operands:
                 return False
             for each in operands:
@@ -211,16 +211,19 @@ def _readings(call: Call) -> Iterator[tuple[RelayExpr, tuple[RelayExpr, ...]]]:
         yield op, args[::-1]
     if op.name == "multiply":
         for first, second in (args, args[::-1]):
-            if _is_call(first, "divide"):
-                above, below = first.args
-                yield Op("divide"), (Call(op, (above, second)), below)
-    if op.name == "divide" and _is_call(args[0], "multiply"):
-        for first, second in (args[0].args, args[0].args[::-1]):
+            parts = _arguments(first, "divide")
+            if parts:
+                yield Op("divide"), (Call(op, (parts[0], second)), parts[1])
+    if op.name == "divide":
+        parts = _arguments(args[0], "multiply")
+        for first, second in (parts, parts[::-1]) if parts else ():
             yield Op("multiply"), (Call(op, (first, args[1])), second)
 
 
-def _is_call(expr: Any, name: str) -> Any:
-    return isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
+def _arguments(expr: RelayExpr, name: str) -> tuple[RelayExpr, ...]:
+    """The arguments of a call of this operator; none of anything else."""
+    is_call = isinstance(expr, Call) and isinstance(expr.op, Op) and expr.op.name == name
+    return expr.args if is_call and isinstance(expr, Call) else ()
 
 
 def _has(expr: RelayExpr, name: str, value: Any) -> bool:
