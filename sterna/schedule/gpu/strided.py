@@ -93,14 +93,36 @@ class Heads:
         """The same in bytes."""
         return [self.array.dtype.bytes * step for step in self.steps]
 
-    def rounded_before(self) -> "Heads":
-        """The same in an array that another kernel rounds."""
-        if not self.is_rounded:
-            return self
-        made: Tensor = compute(
-            self.array.shape, lambda *at: build.cast(self.kind, self.array(*at)), name="T_rounded"
-        )
-        return replace(self, array=made, is_rounded=False)
+
+def rounded_together(parts: Sequence[Heads]) -> list[Heads]:
+    """The same in arrays that other kernels round: arrays of one shape by one kernel."""
+    waiting = dict.fromkeys(part.array for part in parts if part.is_rounded)
+    made: dict[Tensor, Tensor] = {}
+    while waiting:
+        first = next(iter(waiting))
+        alike = [array for array in waiting if _sizes(array) == _sizes(first)]
+        kind = next(part.kind for part in parts if part.array is first)
+        made |= dict(zip(alike, _rounded(alike, kind), strict=True))
+        for array in alike:
+            del waiting[array]
+    return [
+        replace(part, array=made[part.array], is_rounded=False) if part.is_rounded else part
+        for part in parts
+    ]
+
+
+def _rounded(arrays: Sequence[Tensor], kind: DataType) -> Sequence[Tensor]:
+    """Arrays of one shape, rounded by one kernel."""
+
+    def elements(*at: Expr) -> list[Expr]:
+        return [build.cast(kind, array(*at)) for array in arrays]
+
+    made = compute(arrays[0].shape, elements, name="T_rounded")
+    return [made] if isinstance(made, Tensor) else list(made)
+
+
+def _sizes(array: Tensor) -> list[int | None]:
+    return [build.int_value(extent) for extent in array.shape]
 
 
 def part_of(tensor: Tensor) -> Heads | None:
