@@ -159,8 +159,8 @@ def diag_embed(x: RelayExpr, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
     *outer, count = shape_of(x)
     rank, whole = len(outer) + 2, count + abs(offset)
     line = call("nn.pad", x, ((0, 0),) * len(outer) + ((max(offset, 0), max(-offset, 0)),))
-    column = constant(np.eye(whole, k=offset), dtype_of(x))
-    made = call("multiply", call("expand_dims", line, rank - 2), column)
+    on_line = constant(np.eye(whole, k=offset), "bool")
+    made = call("where", on_line, call("expand_dims", line, rank - 2), like(0, x))
     order = list(range(rank - 2))
     for at, axis in sorted(((dim1 % rank, rank - 2), (dim2 % rank, rank - 1))):
         order.insert(at, axis)

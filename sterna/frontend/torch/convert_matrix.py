@@ -113,10 +113,10 @@ def kron(x: RelayExpr, other: RelayExpr) -> RelayExpr:
 
 
 def _plus(x: RelayExpr, product: RelayExpr, beta: float, alpha: float) -> RelayExpr:
-    whole = product if alpha == 1 else call("multiply", product, like(alpha, product))
+    whole = product if alpha == 1 else mul(product, like(alpha, product))
     if beta == 0:
         return whole
-    first = x if beta == 1 else mul(x, cast(like(beta, x), dtype_of(x)))
+    first = x if beta == 1 else mul(x, like(beta, x))
     return add(first, whole)
 
 

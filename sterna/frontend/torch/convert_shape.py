@@ -22,6 +22,7 @@ from sterna.frontend.torch.extents import (
 )
 from sterna.frontend.torch.promotion import result_type
 from sterna.frontend.torch.table import aten
+from sterna.ir.expr import Expr
 from sterna.relay.expr import RelayExpr
 from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
@@ -213,8 +214,9 @@ def slice_(
     shape = dims_of(x)
     at = axis_of(dim, len(shape))
     extent = shape[at]
-    if type(extent) is not int or not isinstance(start or 0, int) or not isinstance(end or 0, int):
-        return _open_slice(x, at, start or 0, extent if end is None else end, step)
+    if isinstance(extent, Expr) or isinstance(start, Expr) or isinstance(end, Expr):
+        first = 0 if start is None else start
+        return _open_slice(x, at, first, extent if end is None else end, step)
     first, last, _ = slice(start, end).indices(extent)
     if (first, step) == (0, 1) and last >= extent:
         return x

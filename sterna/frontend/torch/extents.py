@@ -6,7 +6,8 @@ asks `dims_of` computes with both. A symbol is not 1: PyTorch records programs s
 
 from collections.abc import Iterable, Sequence
 
-from sterna.frontend.calls import call, constant, type_of
+from sterna.frontend.calls import call, cast, constant, type_of
+from sterna.ir import build
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, same_dim
 from sterna.relay.expr import RelayExpr
@@ -74,8 +75,10 @@ def counted(extent: Extent) -> RelayExpr:
 
 
 def as_tensor(extent: Extent) -> RelayExpr:
-    """An extent as a number of the program."""
+    """An extent, or whether something holds of extents, as a number of the program."""
     if type(extent) is int:
         return constant(extent, "int64")
+    if str(extent.dtype) == "bool":
+        return cast(as_tensor(build.select(extent, build.const(1), build.const(0))), "bool")
     ones = call("full", constant(1, "int64"), (extent,), dtype="int64")
     return call("sum", ones)
