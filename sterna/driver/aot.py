@@ -24,6 +24,7 @@ from sterna.target.code_generator import ProgramCodeGenerator
 from sterna.tir.in_place import Overlap
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing
+from sterna.tir.usmp import MemoryPlan
 
 ENTRY = "tvmgen_{}___tvm_main__"
 
@@ -154,6 +155,8 @@ class Program:
     report: MemoryReport
     operator_workspaces: dict[str, int]
     """By kernel, the bytes that it works in."""
+    memory_map: MemoryPlan
+    """What lies where in the arena while which kernels run."""
 
 
 def build_program(
@@ -200,7 +203,8 @@ def build_program(
         tail = interface.plain(caller.name)
     code = generator.program(every, target, interface, [tail])
     workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
-    return Program(code, entry, report_of(entry, graph, options), workspaces)
+    report, lies = report_of(entry, graph, options), entry.plan.over_kernels(graph)
+    return Program(code, entry, report, workspaces, lies)
 
 
 def _constant_pools(entry: EntryFunction, graph: Graph) -> list[c.PoolMemory]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from sterna.ir.memory_pools import PoolInfo, WorkspacePoolInfo
@@ -14,6 +16,7 @@ from sterna.tir.in_place import Overlap
 from sterna.tir.usmp import (
     BufferInfo,
     Link,
+    MemoryPlan,
     OverlappingPlan,
     PoolAllocation,
     PoolPlan,
@@ -71,6 +74,8 @@ class StoragePlan:
     """How many tensors lie in the memory of what they are computed from."""
     output_places: dict[Entry, Place]
     """Where the graph's outputs lie, if they lie in pools."""
+    lives: list[tuple[BufferInfo, Place]]
+    """Every tensor and all memory that kernels work in, each with its own life."""
 
     @property
     def arena_bytes(self) -> int:
@@ -81,6 +86,17 @@ class StoragePlan:
     def bound_bytes(self) -> int:
         """No plan can be smaller."""
         return self.memory.lower_bound
+
+    def over_kernels(self, graph: Graph) -> MemoryPlan:
+        """What lies where while which kernels run, by their numbers; pools stand on one another."""
+        calls = [n for n, node in enumerate(graph.nodes) if node.op != "null" and not node.is_view]
+        starts = [0, *accumulate(self.memory.sizes.values())]
+        buffers = tuple(
+            replace(info, first=bisect_left(calls, info.first), last=bisect_left(calls, info.last))
+            for info, _ in self.lives
+        )
+        offsets = {info.name: starts[pool] + offset for info, (pool, offset) in self.lives}
+        return MemoryPlan(buffers, offsets, self.arena_bytes, self.bound_bytes)
 
 
 def plan_storage(
@@ -112,12 +128,14 @@ def plan_storage(
 
     placed = {entry: place(alone[heirs.get(entry, entry)]) for entry in alone}
     worked = {number: [place(info) for info in infos] for number, infos in works.items()}
+    lives = [(info, placed[entry]) for entry, info in alone.items()]
+    lives += [(info, place(info)) for infos in works.values() for info in infos]
     places = {e: placed[owner] for e, owner in owners.items() if owner in placed}
     ids: dict[tuple[str, Place], int] = {}
     copied = [head for head in graph.heads if layout.holds_operands and head not in places]
     outputs = {head: places[head] for head in graph.heads if head in places}
     outputs.update(zip(dict.fromkeys(copied), worked.pop(len(graph.nodes), ()), strict=True))
-    found = StoragePlan(places, [], [], memory, worked, in_place, outputs)
+    found = StoragePlan(places, [], [], memory, worked, in_place, outputs, lives)
     for entry, owner in owners.items():
         key = ("pool", places[entry]) if entry in places else ("own", owner)
         found.storage_ids.append(ids.setdefault(key, len(ids)))
