@@ -68,6 +68,8 @@ MOVED = {
     "sterna.runtime.vm": "sterna.runtime.vm",
     "sterna.target.tag": "sterna.target.tags",
     "sterna.target.target.micro": "sterna.target.shortcuts:micro",
+    "sterna.te.schedule.InferBound": "sterna.te.lowering_steps:InferBound",
+    "sterna.te.schedule.ScheduleOps": "sterna.te.lowering_steps:ScheduleOps",
     "sterna.te.tensor_intrin": "sterna.te.intrin",
     "sterna.testing.utils": "sterna.testing",
     "sterna.tir.IterVar": "sterna.te.tensor:IterVar",
