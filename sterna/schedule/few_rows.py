@@ -31,8 +31,13 @@ def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -
     _, lane = schedule[tile].split(op.reduce_axis[0], factor=lanes)
     partial = schedule[schedule.rfactor(tile, lane, factor_axis=len(op.axis))]
     total = schedule[tile]
+    if row == made.columns:
+        place = _share(kernel, made, outer)
+    else:
+        *shared, place = outer
+        _share(kernel, made, shared)
     for stage in (partial, total):
-        stage.compute_at(out, outer[-1])
+        stage.compute_at(out, place)
     for axis in (*total.op.axis, *total.op.reduce_axis):
         total.unroll(axis)
     *own, vector = partial.op.axis
@@ -41,7 +46,6 @@ def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -
     for axis in own:
         partial.unroll(axis)
     partial.vectorize(vector)
-    _share(kernel, made, outer[:-1] or outer)
     return f"dot products, {rows} x {columns} of them in registers"
 
 
