@@ -27,6 +27,8 @@ MOST_IN_CLUSTERS = 104
 """Blocks that run in clusters of more than two: of more, some wait for room in one place."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
+THRICE = 3
+"""Products of tf32 that stand for one of float32."""
 AHEAD = (8, 16)
 """Tiles down the result whose data is rounded ahead of their products."""
 MOST_TURNED = 256
@@ -79,7 +81,7 @@ def ring_of(
     """
     rings = [
         Ring(rows, columns, stages, split)
-        for rows, columns in _block_times(product)
+        for rows, columns in (_LANES_BLOCK_TIME if product.is_exact else _BLOCK_TIME)
         for split in SPLITS
         for stages in STAGES
         if stages == STAGES[-1] or stages < 2 * product.blocks // split
@@ -95,13 +97,18 @@ def ring_of(
             # end on an H200.
             if stages < STAGES[0] or stages * split >= product.blocks
         ]
+    if product.tf32 == THRICE:
+        rings += [
+            Ring(rows, columns, stages, split, thrice=True)
+            for rows, columns in _BLOCK_TIME for split in SPLITS for stages in (*STAGES, 2)
+        ]
     by_copies = are_whole(product.columns, stored) and str(stored) in STORED
-    if by_copies and not product.by_lanes:
+    if by_copies:
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
             if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
-            and _blocks(product, ring) > PROCESSORS
+            and _blocks(product, ring) > PROCESSORS and not product.by_lanes(ring)
         ]
     if is_wide and not product.a.along_rows:
         several = [replace(ring, wide=True) for ring in rings]
@@ -120,6 +127,8 @@ def ring_of(
         if ring.ahead:
             first = ring.ahead * ring.rows / product.rows
             return microseconds(product, ring) + before * first
+        if ring.thrice:
+            return microseconds(product, ring) + _rests_time(product)
         return microseconds(product, ring) + (0.0 if ring.wide else before)
 
     return choose("tile of a block", offered, cost)
@@ -141,10 +150,18 @@ def _rounding_time(product: Product) -> float:
     return _BEFORE_TIME + numbers * (4 + product.a.kind.bytes) / _ROUNDED_A_MICROSECOND
 
 
-def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
-    if turned:
-        return _TURNED_BLOCK_TIME
-    return _LANES_BLOCK_TIME if product.by_lanes else _BLOCK_TIME
+def _rests_time(product: Product) -> float:
+    """What a kernel takes that writes the rests of the columns' operand first."""
+    numbers = product.columns * product.depth * product.batch
+    return _BEFORE_TIME + numbers * 2 * product.b.kind.bytes / _ROUNDED_A_MICROSECOND
+
+
+def _block_time(product: Product, ring: Ring) -> float:
+    """What one block of a sum takes a tile."""
+    if ring.turned:
+        return _TURNED_BLOCK_TIME[ring.rows, ring.columns]
+    table = _LANES_BLOCK_TIME if product.by_lanes(ring) else _BLOCK_TIME
+    return table[ring.rows, ring.columns] * (THRICE if ring.thrice else 1)
 
 
 def _even_share(tiles: int) -> int:
@@ -163,7 +180,8 @@ def _blocks(product: Product, ring: Ring) -> int:
 
 def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether threads have whole parts of sums, which are long enough, and clusters find room."""
-    if product.by_lanes and not Lanes.of(ring).suits(product, ring):
+    by_lanes = product.by_lanes(ring)
+    if by_lanes and not Lanes.of(ring).suits(product, ring):
         return False
     if ring.split == 1:
         return True
@@ -172,9 +190,9 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    few = ring.wide or product.by_lanes
+    few = ring.wide or by_lanes
     most = PROCESSORS if ring.split == 2 and few else MOST_IN_CLUSTERS
-    if not product.by_lanes and ring.own_columns % 8:
+    if not by_lanes and ring.own_columns % 8:
         return False
     return whole and _blocks(product, ring) <= most
 
@@ -184,10 +202,11 @@ def microseconds(product: Product, ring: Ring) -> float:
     blocks = _blocks(product, ring)
     waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
     results = ring.rows * ring.columns / (64 * 64)
-    step = _block_times(product, ring.turned)[ring.rows, ring.columns]
-    if waves == 1 and not product.by_lanes:
+    step = _block_time(product, ring)
+    if waves == 1 and not product.by_lanes(ring):
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
-        step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
+        multiplied = _MULTIPLY_TIME * results * (THRICE if ring.thrice else 1)
+        step = min(step, max(multiplied, _STEP_TIME + read))
     if ring.wide:
         straight = _ROUNDING_TIME * ring.consumers + _BESIDE_TIME * ring.columns
         step += _TURNED_TIME * ring.columns if ring.turned else straight
