@@ -124,6 +124,13 @@ def test_float32_goes_to_tensor_cores_where_the_target_allows_it(
 
 
 @requires_ptxas
+def test_warps_of_other_gpus_multiply_tf32() -> None:
+    ptx, _ = build(dense(100, 136, 520, "float32"), "cuda -arch=sm_80 -tf32=1")
+    assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in ptx and "cp.async.cg" in ptx
+    assert assemble(ptx, "sm_80").spilled_bytes == 0
+
+
+@requires_ptxas
 @pytest.mark.parametrize("shape", [(512, 1024, 1024), (4096, 4096, 512)])
 def test_three_products_of_tf32_stand_for_one(shape: tuple[int, int, int]) -> None:
     """One kernel writes the rests of the weights; the other multiplies out of registers."""

@@ -89,7 +89,8 @@ def _suits(product: Product, gpu: Architecture) -> bool:
     kind = str(product.a.kind)
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
     if gpu.name != GROUPS:
-        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and kind in HALVES
+        known = kind in HALVES or (kind == "float32" and not product.is_exact)
+        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and known
     if product.is_exact:
         return product.rows >= FEWEST_ROWS_OF_LANES
     return kind in HALVES or lie_along_sums
@@ -98,7 +99,7 @@ def _suits(product: Product, gpu: Architecture) -> bool:
 def _takes_tf32(product: Product, gpu: Architecture) -> bool:
     """Whether a product of float32 can go to Tensor Cores: both operands lie along sums."""
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
-    return product.a.kind == "float32" and lie_along_sums and gpu.name == GROUPS
+    return product.a.kind == "float32" and lie_along_sums and gpu.number >= FIRST_OF_WARPS
 
 
 @dataclass(frozen=True, slots=True)
