@@ -42,11 +42,12 @@ PROCESSORS = 132
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {
-    (64, 32): 0.42, (64, 48): 0.52, (64, 64): 0.65, (64, 96): 0.95, (64, 128): 1.25,
-    (128, 128): 2.5,
+    (64, 32): 0.5, (64, 48): 0.69, (64, 64): 0.87, (64, 96): 1.28, (128, 128): 2.9,
 }
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
+# What is left of a block's time by lanes where two blocks share a processor.
+_SHARED_TIME = 0.87
 # Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
 # all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
@@ -207,6 +208,8 @@ def microseconds(product: Product, ring: Ring) -> float:
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
         multiplied = _MULTIPLY_TIME * results * (THRICE if ring.thrice else 1)
         step = min(step, max(multiplied, _STEP_TIME + read))
+    elif waves > 1 and product.by_lanes(ring) and ring.consumers == 1:
+        step *= _SHARED_TIME
     if ring.wide:
         straight = _ROUNDING_TIME * ring.consumers + _BESIDE_TIME * ring.columns
         step += _TURNED_TIME * ring.columns if ring.turned else straight
@@ -218,7 +221,8 @@ def microseconds(product: Product, ring: Ring) -> float:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
-    if ring.wide and not ring.turned:  # its data comes from outside: there are none in front
+    # Data that comes from outside has none in front; lanes leave room for another block.
+    if (ring.wide and not ring.turned) or product.by_lanes(ring):
         wanted = 4
     return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
 

@@ -124,6 +124,12 @@ class Product:
     """How many products of tf32 may stand for one of float32: Tensor Cores read ten bits of a
     number's fraction. 0: none, 1, or 3."""
 
+    def in_tf32(self, times: int) -> "Product":
+        """The same where so many products of tf32 may stand for one of float32."""
+        rounded = times == 1
+        a, b = replace(self.a, tf32=rounded), replace(self.b, tf32=rounded)
+        return replace(self, a=a, b=b, tf32=times)
+
     def turned(self) -> "Product":
         """The same with its operands exchanged."""
         return replace(

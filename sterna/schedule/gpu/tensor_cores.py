@@ -71,8 +71,8 @@ def on_tensor_cores(
         return None
     product = operands.product
     if _takes_tf32(product, gpu):
-        times = target.attrs.get("tf32", 0)
-        operands = replace(operands, product=replace(product, tf32=times))
+        times = int(target.attrs.get("tf32", 0))  # type: ignore[arg-type]
+        operands = replace(operands, product=product.in_tf32(times))
     if not _suits(operands.product, gpu):
         return None
     epilogue = None

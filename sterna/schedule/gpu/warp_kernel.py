@@ -108,9 +108,10 @@ class WarpKernel(WarpgroupKernel):
     ) -> None:
         chunk, every = self.thread % PIECES, self.threads // PIECES
         at = self._place(block, first)
+        channel = at.channel + chunk * (16 // self.product.a.kind.bytes)
         for turn in range(rows // every):
             row = turn * every + self.thread // PIECES
-            place = Place(first + row, at.channel + chunk * (16 // self.product.a.kind.bytes), at.tap, at.batch)
+            place = Place(first + row, channel, at.tap, at.batch)
             if isinstance(operand, Windows):
                 inside, index = _pixel(operand, place)
             else:
