@@ -34,7 +34,7 @@ def tuned(
     """A network, tuned with records of its own."""
     with tempfile.TemporaryDirectory() as folder:
         database = TuningDatabase(Path(folder) / "t.db")
-        budget = Budget(trials, minutes * 60)
+        budget = Budget(trials, seconds=minutes * 60)
         return tune(*import_model(path, None, None), target, database, budget=budget,
                     threads=threads)
 
