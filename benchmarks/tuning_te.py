@@ -7,6 +7,7 @@ with weights that are inputs in both.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,7 +46,8 @@ def bordered(x: te.Tensor, places: Sequence[int]) -> te.Tensor:
         moved = [index - 1 if place in places else index for place, index in enumerate(at)]
         return te.if_then_else(te.all(*inside), x(*moved), 0.0)
 
-    return te.compute(shape, element, name="bordered")
+    made: te.Tensor = te.compute(shape, element, name="bordered")
+    return made
 
 
 def conv_nchw(size: int, inputs: int, outputs: int) -> Tensors:
@@ -115,7 +117,9 @@ def matmul_template(rows: int, columns: int, depth: int) -> tuple[te.Schedule, T
 
 def own_kernel(build: Callable[..., Any], tensors: Tensors, target: Target) -> Any:
     """The operator as a network of its own."""
-    inputs = [relay.var(t.name, shape=[int(str(e)) for e in t.shape]) for t in tensors[:-1]]
+    inputs = tuple(
+        relay.var(t.name, shape=[int(str(e)) for e in t.shape]) for t in tensors[:-1]
+    )
     network = sterna.IRModule.from_expr(relay.Function(inputs, build(*inputs)))
     return relay.build(network, target=target)
 
@@ -170,9 +174,11 @@ def te_rows(trials: int, target: Target) -> list[Row]:
     found = []
     for name, (tensors, operator) in loads.items():
         own = own_kernel(operator, tensors, target)
-        ways = {"meta_schedule": lambda folder, t=tensors: by_tune_tir(t, target, trials, folder)}
+        ways: dict[str, Callable[[str], Any]] = {
+            "meta_schedule": partial(by_tune_tir, tensors, target, trials)
+        }
         if operator is relay.nn.matmul:
-            ways["autotvm"] = lambda folder: by_template(shape, target, trials, folder)
+            ways["autotvm"] = partial(by_template, shape, target, trials)
         for way, tuned in ways.items():
             with tempfile.TemporaryDirectory() as folder:
                 first, second = share(own, tuned(folder), tensors)

@@ -65,11 +65,12 @@ class State:
     def __init__(self, graph: "Graph | State", steps: "Sequence[Step] | Graph" = ()) -> None:
         """A workload and steps; or a state and its workload, for another state with its steps."""
         if isinstance(graph, State):
-            graph, steps = graph._graph, graph.transform_steps
+            steps = graph.transform_steps
         assert isinstance(steps, Sequence), "steps of a workload"
-        self._graph = graph
-        self._schedule, self._tensors = graph.new_schedule(), list(graph.tensors)
-        self.stages = [StageState(op.output(0)) for op in graph.ops]
+        self._graph: Graph = graph._graph if isinstance(graph, State) else graph
+        own = self._graph
+        self._schedule, self._tensors = own.new_schedule(), list(own.tensors)
+        self.stages = [StageState(op.output(0)) for op in own.ops]
         self.transform_steps: list[Step] = []
         self._lines: list[str] = []
         self._names: dict[IterVar, str] = {}

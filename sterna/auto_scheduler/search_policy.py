@@ -134,8 +134,8 @@ class SketchPolicy:
             return [_Search(task.layer)]
         if rules:
             made = RuleSpace(self, task.compute_dag, task.target, rules)
-            own_sketches = [_Search(_SpaceTask(task, made))] if made.sketches else []
-            return own_sketches if made.is_all else [*own_sketches, *self._spaces([])]
+            ruled: list[Tuner] = [_Search(_SpaceTask(task, made))] if made.sketches else []
+            return ruled if made.is_all else [*ruled, *self._spaces([])]
         loops = _Search(_SpaceTask(task, Sketch(task.compute_dag, task.target)))
         own = OwnSpace.of(task.compute_dag, task.target)
         return [loops] if own is None else [Descent(_SpaceTask(task, own)), loops]

@@ -83,7 +83,7 @@ class BoardBench:
         described = _described(program, self.target, asked, answers)
         with tempfile.TemporaryDirectory(prefix="sterna-board-") as name:
             samples = Path(name) / "inputs.npz"
-            np.savez(samples, **self.inputs)
+            np.savez(samples, **dict[str, Any](self.inputs))
             project = generate_project(self.platform, program, Path(name) / "project", {
                 "board": self.board.name, "project_type": EXAMPLE, "sample_inputs": str(samples),
             })

@@ -226,7 +226,7 @@ def test_graph_tuners_write_the_best(tmp_path: Path) -> None:
          autotvm.MeasureResult((cost,), 0, 0.1, 0.0)) for point, cost in costs.items()
     ]
     x = relay.var("x", shape=(8, 8))
-    tuner = autotvm.graph_tuner.DPTuner(relay.Function([x], x), {"x": (8, 8)}, records, [], TARGET)
+    tuner = autotvm.graph_tuner.DPTuner(relay.Function((x,), x), {"x": (8, 8)}, records, [], TARGET)
     tuner.benchmark_layout_transform(min_exec_num=100)
     with pytest.raises(RuntimeError, match="call run"):
         tuner.write_opt_sch2record_file(tmp_path / "best.log")
@@ -239,4 +239,4 @@ def test_graph_tuners_write_the_best(tmp_path: Path) -> None:
     with autotvm.FallbackContext():
         matmul(8, 8, 8)
     with pytest.raises(ValueError, match="no input 'y'; it has x"):
-        autotvm.graph_tuner.PBQPTuner(relay.Function([x], x), {"y": (8, 8)}, [], [], TARGET)
+        autotvm.graph_tuner.PBQPTuner(relay.Function((x,), x), {"y": (8, 8)}, [], [], TARGET)

@@ -50,7 +50,7 @@ def test_what_rules_leave_open_is_searched(tmp_path: Path) -> None:
         num_measure_trials=3, verbose=0, measure_callbacks=[auto_scheduler.RecordToFile(log)],
         runner=auto_scheduler.LocalRunner(number=1, min_repeat_ms=0),
     ), policy)
-    found = {str(asked.state.transform_steps[0].lengths)  # type: ignore[attr-defined]
+    found = {str(asked.state.transform_steps[0].lengths)
              for asked, result in auto_scheduler.load_records(log) if not result.error_no}
     assert len(found) > 1, "several lengths ran"
     schedule, args = task.apply_best(log)
