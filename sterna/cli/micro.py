@@ -13,6 +13,7 @@ from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.micro_layers import count_layers, expect_counter, layers_text, used_of
+from sterna.cli.micro_memory import map_rows, map_svg, map_text
 from sterna.cli.models import add_shapes, expect_folder, model_files, parse_count
 from sterna.cli.output import add_json, progress, show
 from sterna.cli.run import outputs_table, summary
@@ -85,6 +86,12 @@ def add_to(commands: "Subparsers") -> None:
         help="count the instructions of each kernel, in QEMU: not cycles, which only boards know",
     )
     parser.add_argument(
+        "--map", action="store_true", help="show what lies where in the arena, kernel by kernel"
+    )
+    parser.add_argument(
+        "--draw", metavar="FILE.svg", help="draw the same, with the board's flash and RAM"
+    )
+    parser.add_argument(
         "--flash", action="store_true", help="bring the program to the board in the end"
     )
     parser.add_argument(
@@ -112,6 +119,9 @@ def parse_option(text: str) -> tuple[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Compile, generate, build, measure and show it; then flash and run, if that is asked for."""
     expect_folder("-o", options.output)
+    expect_folder("--draw", options.draw)
+    if options.draw and Path(options.draw).suffix != ".svg":
+        raise UsageError(f"--draw '{options.draw}': the name must end in .svg")
     if options.and_run and options.project_type != EXAMPLE:
         raise UsageError("--run is for projects of the type example_project")
     platform, board = find_board(options.board, options.platform)
@@ -132,11 +142,17 @@ def run(options: argparse.Namespace) -> int:
                     project.build()
                 data = {**_memory(project, program, platform, board), "project": options.output}
                 made, data["stack"], data["note"] = _measure(options, project, board)
+                if options.map:
+                    data["memory_map"] = map_rows(program.memory_map, program.kernels)
+                if options.draw:
+                    drawing = map_svg(program.memory_map, program.kernels, data)
+                    Path(options.draw).write_text(drawing, "utf-8")
                 if options.layers:
                     with stage("count the instructions of kernels"):
                         data["layers"] = count_layers(project, program, board, options.seconds)
             if not options.json:
-                print(_memory_text(data), flush=True)
+                picture = map_text(program.memory_map, program.kernels) if options.map else ""
+                print(_memory_text(data, picture), flush=True)
             with progress(options):
                 if options.flash:
                     project.flash()
@@ -257,7 +273,7 @@ def _agreement(made: ExampleRun, graph: Graph, inputs: Mapping[str, Any]) -> dic
 # ---- words ----
 
 
-def _memory_text(data: Mapping[str, Any]) -> str:
+def _memory_text(data: Mapping[str, Any], picture: str) -> str:
     rows = [
         ("flash", data["flash"], used_of(data["flash"], data["flash_of_board"])),
         ("  of it constants", data["constants"], "weights"),
@@ -272,6 +288,8 @@ def _memory_text(data: Mapping[str, Any]) -> str:
             ("", [row[2] for row in rows]),
         ]),
     ]
+    if picture:
+        lines += ["", picture]
     if "layers" in data:
         lines += ["", layers_text(data["layers"])]
     if data["project"]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sterna.cli.failures import UsageError
+from sterna.cli.micro_memory import names_of
 from sterna.cli.pictures import bars
 from sterna.driver.aot_factory import AOTProgram
 from sterna.micro.firmware import run_counted
@@ -38,7 +39,7 @@ def count_layers(
 def layers_text(rows: Sequence[dict[str, Any]]) -> str:
     """A table with a bar for each."""
     counts = [row["instructions"] for row in rows]
-    names = [", ".join(row["layers"]) or row["kernel"].partition("_fused_")[2] for row in rows]
+    names = names_of([(row["kernel"], row["layers"]) for row in rows])
     total = sum(counts)
     return lay_out([
         ("Kernel", [name if len(name) <= NAME else f"{name[: NAME - 3]}..." for name in names]),
