@@ -85,15 +85,16 @@ def softmax(rows: int, columns: int) -> Tensors:
 
 @autotvm.template("benchmarks/matmul")
 def matmul_template(rows: int, columns: int, depth: int) -> tuple[te.Schedule, Tensors]:
-    """Panels of b, register tiles, an unrolled step: what a user who knows the matter writes."""
+    """Panels of b, rows of a in registers, an unrolled step: what a user who knows it writes."""
     a, b, c = matmul(rows, columns, depth)
     s, cfg = te.create_schedule(c.op), autotvm.get_config()
     tile = s.cache_write(c, "local")
     i, j = s[c].op.axis
     cfg.define_split("rows", i, num_outputs=2, policy="candidate",
                      candidate=[(-1, n) for n in (8, 4, 6, 7, 12)])
+    cfg.define_knob("hold", [True, False])
     cfg.define_split("columns", j, num_outputs=2, policy="candidate",
-                     candidate=[(-1, n) for n in (12, 8, 16, 4, 32)])
+                     candidate=[(-1, n) for n in (8, 12, 16, 4, 32)])
     cfg.define_split("step", s[tile].op.reduce_axis[0], num_outputs=2, policy="candidate",
                      candidate=[(-1, n) for n in (4, 1, 2, 8)])
     outer_row, row = cfg["rows"].apply(s, c, i)
@@ -109,6 +110,11 @@ def matmul_template(rows: int, columns: int, depth: int) -> tuple[te.Schedule, T
     s[tile].unroll(step)
     s[tile].unroll(own_row)
     s[tile].vectorize(own_column)
+    if cfg["hold"].val:
+        held = s.cache_read(a, "local", [tile])
+        s[held].compute_at(s[tile], outer_step)
+        s[held].unroll(s[held].op.axis[0])
+        s[held].vectorize(s[held].op.axis[1])
     panel = s.cache_read(b, "global", [tile])
     s[panel].compute_at(s[c], outer_column)
     s[panel].vectorize(s[panel].op.axis[1])
