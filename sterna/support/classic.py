@@ -13,6 +13,7 @@ from sterna.support.discovery import load_name
 MOVED = {
     "sterna.auto_scheduler.utils": "sterna.rpc.tracker_client",
     "sterna.autotvm.measure.request_remote": "sterna.rpc.tracker_client:request_remote",
+    "sterna.autotvm.task.space": "sterna.autotvm.space",
     "sterna.contrib.cc.cross_compiler": "sterna.contrib.cc:cross_compile",
     "sterna.contrib.debugger.debug_runtime": "sterna.contrib.debugger.debug_executor",
     "sterna.contrib.graph_runtime": "sterna.contrib.graph_executor",
