@@ -29,13 +29,15 @@ SMALLEST_TILE = 4
 ROWS_OF_PAGES = 32
 # Vectors that collect a sum side by side.
 CHAINS = 4
+# Lanes of the vectors by which a row is reduced at least, unless numbers are too wide for so many.
+LEAST_LANES = 4
 # Registers that this many side by side need: each has some values, and all share coefficients.
 REGISTERS_FOR_CHAINS = 32
 # Reductions of so many elements read whole rows at a time; a part of a row of sums of so many
 # elements stays in the cache, and each of them takes so many rows at once.
 LONG_REDUCTION = 16
 LONGEST_PART = 2048
-ROWS_AT_ONCE = (4, 3)
+ROWS_AT_ONCE = (4, 5, 3, 7)
 PIECES_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
@@ -111,6 +113,9 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if not axes:
         return
     sizes = extents_of(axes)
+    if _reads_anywhere(stage):
+        _schedule_one_by_one(stage, axes, sizes)
+        return
     lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     across = None if flat else _read_across(stage)
     if across is not None:  # whole lines are written while they are in the cache
@@ -139,6 +144,41 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if outer and work >= PARALLEL_ELEMENTS:
         parallelise(stage, outer, sizes)
     split_at_borders(stage)
+
+
+def _reads_anywhere(stage: Stage) -> bool:
+    """Whether neighbours of a result come from places that integers in memory tell one by one."""
+    assert isinstance(stage.op, ComputeOp)
+    last = stage.op.axis[-1].var
+    told: list[ProducerLoad] = []
+
+    def tells(part: object) -> None:
+        if isinstance(part, ProducerLoad):
+            told.append(part)
+
+    def visit(item: object) -> None:
+        if isinstance(item, ProducerLoad):
+            for index in item.indices:
+                post_order(index, tells)
+
+    for part in stage.op.body:
+        post_order(part, visit)
+    by_lane = [load for load in told if any(last in variables_in(at) for at in load.indices)]
+    whole = bool(by_lane) and all(load.tensor.dtype.is_integer for load in by_lane)
+    return whole and not _functions_of(stage)
+
+
+def _schedule_one_by_one(stage: Stage, axes: Sequence[IterVar], sizes: Sequence[int]) -> None:
+    """Elements whose places registers of general use compute: some of them side by side."""
+    *outer, last = axes
+    pieces, inner = stage.split(last, factor=CHAINS)
+    stage.pragma(pieces, "loop_partition_hint", True)
+    stage.unroll(inner)
+    if math.prod(sizes) >= PARALLEL_ELEMENTS:
+        *rows, columns = sizes
+        few = math.prod(rows) < PIECES_OF_A_THREAD
+        parallelise(stage, [*outer, pieces] if few else outer,
+                    [*rows, -(-columns // CHAINS)] if few else rows)
 
 
 def vectors_at_once(stage: Stage, processor: Processor) -> int:
@@ -426,19 +466,19 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
     """
     op = stage.op
     assert isinstance(op, ComputeOp)
-    lanes = kernel.processor.lanes(op.output(0).dtype)
+    whole = lanes = kernel.processor.lanes(op.output(0).dtype)
     inner = read_in_order(op)
     count = math.prod(extents_of(inner))
     while lanes > 1 and count < UNEVEN_VECTORS * lanes and (count % lanes or count < 2 * lanes):
         lanes //= 2
-    if lanes < 4 or op.num_outputs > 1 or not along_last(op):
+    if lanes < min(LEAST_LANES, whole) or lanes < 2 or op.num_outputs > 1 or not along_last(op):
         return []
     several = count >= 2 * CHAINS * lanes and (
         count % (CHAINS * lanes) == 0 or count >= UNEVEN_VECTORS * CHAINS * lanes
     )
     width = CHAINS * lanes if several else lanes
     made = [_reduce_to(kernel, stage, inner, width)]
-    while width // CHAINS >= 4:
+    while width // CHAINS >= LEAST_LANES:
         width //= CHAINS
         made.append(_reduce_to(kernel, stage, stage.op.reduce_axis, width))
     return made
