@@ -385,12 +385,15 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
 
 
 def read_in_order(op: Operation) -> list[IterVar]:
-    """The last axes of a reduction that all that is read has as its last ones; one at least."""
+    """The last axes of a reduction that all that is read along them has as its last ones; one at
+    least."""
     assert isinstance(op, ComputeOp)
     body = op.body[0]
     assert isinstance(body, Reduce)
     axes = list(op.reduce_axis)
-    reads = [load.indices for load in loads_of(body) if load.indices]
+    steps = {axis.var for axis in axes}
+    reads = [load.indices for load in loads_of(body)
+             if any(steps & {*variables_in(index)} for index in load.indices)]
     count = 1
     while count < len(axes) and all(
         len(read) > count and read[-count - 1] is axes[-count - 1].var
