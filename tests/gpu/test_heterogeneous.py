@@ -1,0 +1,180 @@
+"""Graphs on the processor and on an OpenCL device at once: devices planned, values copied once."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna as tvm
+from sterna import relay
+from sterna.contrib import graph_executor
+from sterna.testing import requires_opencl
+
+pytestmark = requires_opencl.marks()
+
+BOTH = {"cpu": "llvm", "gpu": "opencl"}
+W = np.random.default_rng(0).standard_normal((5, 8)).astype("float32")
+
+
+def network() -> tvm.IRModule:
+    """One sum on the processor that both devices read, twice on the GPU."""
+    a, b, c = (relay.var(name, shape=(4, 8)) for name in "abc")
+    shared = relay.annotation.on_device(relay.exp(a + b), "cpu")
+    rest = shared - c
+    outs = (
+        relay.nn.dense(rest, relay.const(W)),
+        relay.nn.relu(rest) * shared,
+        relay.annotation.on_device(relay.nn.dense(shared, relay.const(W)), tvm.cpu()),
+    )
+    return tvm.IRModule.from_expr(relay.Function((a, b, c), relay.Tuple(outs)))
+
+
+def values() -> dict[str, Any]:
+    rng = np.random.default_rng(1)
+    return {name: rng.standard_normal((4, 8)).astype("float32") for name in "abc"}
+
+
+def expected() -> list[Any]:
+    given = values()
+    shared = np.exp(given["a"] + given["b"])
+    rest = shared - given["c"]
+    return [rest @ W.T, np.maximum(rest, 0) * shared, shared @ W.T]
+
+
+def check(executor: Any) -> None:
+    executor.run(**values())
+    for place, wanted in enumerate(expected()):
+        np.testing.assert_allclose(executor.get_output(place).numpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def nodes_of(lib: Any) -> tuple[list[dict[str, Any]], list[int]]:
+    graph = json.loads(lib.get_graph_json())
+    return graph["nodes"], graph["attrs"]["device_index"][1]
+
+
+def test_each_part_runs_on_its_device_and_values_cross_once() -> None:
+    lib = relay.build(network(), target=BOTH)
+    nodes, devices = nodes_of(lib)
+    copies = [n for n in nodes if n.get("attrs", {}).get("func_name") == "__copy"]
+    assert len(copies) == 1
+    assert devices[:3] == [1, 1, 4]  # inputs lie where they are read
+    executor = graph_executor.GraphModule(lib["default"](tvm.cpu(), tvm.opencl()))
+    check(executor)
+    assert [executor.get_output(i).device for i in range(3)] == [
+        tvm.opencl(), tvm.opencl(), tvm.cpu()
+    ]
+    check(graph_executor.GraphModule(lib["default"](tvm.opencl(), tvm.cpu())))
+    created = graph_executor.create(lib.get_graph_json(), lib.lib, [tvm.cpu(), tvm.opencl()])
+    created.set_input(**lib.params)
+    check(created)
+
+
+def test_memory_is_planned_on_each_device() -> None:
+    lib = relay.build(network(), target=BOTH)
+    attrs = json.loads(lib.get_graph_json())["attrs"]
+    _, devices = nodes_of(lib)
+    offsets, ids = attrs["storage_offset"][1], attrs["storage_id"][1]
+    on_gpu = [place for place, device in enumerate(devices) if device == 4 and offsets[place] >= 0]
+    assert len({ids[place] for place in on_gpu}) == 1
+    assert len(on_gpu) > len({offsets[place] for place in on_gpu})  # memory is used again
+
+
+def test_in_one_library(tmp_path: Path) -> None:
+    relay.build(network(), target=BOTH).export_library(tmp_path / "both.so")
+    loaded = tvm.runtime.load_module(tmp_path / "both.so")
+    check(graph_executor.GraphModule(loaded["default"](tvm.cpu(), tvm.opencl())))
+    with pytest.raises(ValueError, match="needs a device of type cpu, which was not given"):
+        loaded["default"](tvm.opencl())
+
+
+@pytest.mark.parametrize("target", [
+    ["llvm", "opencl"],
+    [tvm.target.Target("opencl", host="llvm"), tvm.target.Target("llvm")],
+    {1: "llvm", 4: "opencl"},
+    {tvm.cpu(): "llvm", tvm.opencl(): "opencl"},
+    {"opencl": "opencl", "cpu": "llvm"},
+])
+def test_targets_in_all_their_forms(target: Any) -> None:
+    config = tvm.target.make_compilation_config(None, target)
+    assert sorted(config.device_types) == [1, 4]
+    assert config.fallback == 4
+    assert config.by_device[4].host.kind.name == "llvm"
+
+
+def test_targets_that_do_not_fit() -> None:
+    for target, why in [
+        (["llvm", "llvm -mcpu=generic"], "two targets are for cpu"),
+        (["opencl", "cuda -arch=sm_80"], "one kind of GPU"),
+        ({"cpu": "opencl"}, "given for another device, 'cpu'"),
+        ({}, "is empty"),
+        ({"cup": "llvm"}, "not 'cup'"),
+    ]:
+        with pytest.raises(ValueError, match=why):
+            relay.build(network(), target=target)
+
+
+def test_the_fallback_device() -> None:
+    x = relay.var("x", shape=(4,))
+    made = relay.exp(relay.annotation.on_device(relay.sqrt(x), "opencl"))
+    module = tvm.IRModule.from_expr(relay.Function((x,), made))
+    for fallback, wanted in ((0, [4, 4]), (1, [4, 4, 1, 1]), (4, [4, 4])):
+        with tvm.transform.PassContext(config={"relay.fallback_device_type": fallback}):
+            lib = relay.build(module, target=BOTH)
+        assert nodes_of(lib)[1] == wanted
+        executor = graph_executor.GraphModule(lib["default"](tvm.cpu(), tvm.opencl()))
+        executor.run(x=np.full(4, 4, "float32"))
+        np.testing.assert_allclose(executor.get_output(0).numpy(), np.exp(2), rtol=1e-5)
+    with (tvm.transform.PassContext(config={"relay.fallback_device_type": 2}),
+          pytest.raises(ValueError, match="fallback_device_type is 2 .cuda.")):
+        relay.build(module, target=BOTH)
+
+
+def test_copies_that_users_write() -> None:
+    x = relay.var("x", shape=(4,))
+    there = relay.device_copy(relay.sqrt(x), tvm.cpu(), tvm.opencl())
+    back = relay.device_copy(relay.exp(there), "opencl", "cpu")
+    module = tvm.IRModule.from_expr(relay.Function((x,), back))
+    lib = relay.build(module, target=BOTH)
+    names = [n.get("attrs", {}).get("func_name", "") for n in nodes_of(lib)[0]]
+    assert names.count("__copy") == 2
+    executor = graph_executor.GraphModule(lib["default"](tvm.cpu(), tvm.opencl()))
+    executor.run(x=np.full(4, 4, "float32"))
+    assert executor.get_output(0).device == tvm.cpu()
+    np.testing.assert_allclose(executor.get_output(0).numpy(), np.exp(2), rtol=1e-5)
+
+
+def test_tuples_cross_by_their_items() -> None:
+    x = relay.var("x", shape=(6, 4))
+    parts = relay.annotation.on_device(relay.split(x, 3, axis=0).astuple(), "cpu")
+    joined = relay.concatenate(relay.Tuple([
+        relay.exp(relay.TupleGetItem(parts, 2)), relay.TupleGetItem(parts, 0)
+    ]), axis=0)
+    module = tvm.IRModule.from_expr(relay.Function((x,), joined))
+    lib = relay.build(module, target=BOTH)
+    given = np.random.default_rng(3).standard_normal((6, 4)).astype("float32")
+    executor = graph_executor.GraphModule(lib["default"](tvm.cpu(), tvm.opencl()))
+    executor.run(x=given)
+    wanted = np.concatenate([np.exp(given[4:]), given[:2]])
+    np.testing.assert_allclose(executor.get_output(0).numpy(), wanted, rtol=1e-5)
+
+
+def test_annotations_in_a_build_for_one_target() -> None:
+    x = relay.var("x", shape=(4,))
+    on_cpu = relay.annotation.on_device(relay.sqrt(x), "cpu", constrain_result=True)
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.exp(on_cpu)))
+    executor = graph_executor.GraphModule(relay.build(module, "llvm")["default"](tvm.cpu()))
+    executor.run(x=np.full(4, 4, "float32"))
+    np.testing.assert_allclose(executor.get_output(0).numpy(), np.exp(2), rtol=1e-5)
+    with pytest.raises(ValueError, match="wants the device cpu, and the build has targets for op"):
+        relay.build(module, "opencl")
+
+
+def test_contradicting_annotations() -> None:
+    x = relay.var("x", shape=(4,))
+    on_cpu = relay.annotation.on_device(relay.sqrt(x), "cpu", constrain_result=True)
+    both = relay.annotation.on_device(relay.exp(on_cpu), "opencl")
+    module = tvm.IRModule.from_expr(relay.Function((x,), both))
+    with pytest.raises(ValueError, match="cannot be on two devices: on_device of sqrt wants cpu"):
+        relay.build(module, target=BOTH)
