@@ -25,8 +25,8 @@ __all__ = [
     "CompilationConfig", "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
     "intel_graphics", "is_gpu", "is_microcontroller",
-    "list_tags", "machine_of", "make_compilation_config", "mali", "micro", "needed", "processor_of", "register", "riscv_cpu",
-    "rocm",
+    "list_tags", "machine_of", "make_compilation_config", "mali", "micro", "needed",
+    "processor_of", "register", "riscv_cpu", "rocm",
 ]
 
 __getattr__ = classic_names(__name__)

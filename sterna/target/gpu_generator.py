@@ -21,6 +21,7 @@ from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.runtime import Module
 from sterna.support.dtype import DataType
+from sterna.support.errors import HostOnlyError
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.target.for_schedules import host_of
 from sterna.target.target import Target
@@ -98,6 +99,7 @@ class GPUGenerator(KernelCodeGenerator):
             kernels = [self.prepared(kernel, target) for kernel in parts]
             on_host.append(own)
             for kernel in kernels:
+                check_calls(kernel)
                 check_limits(kernel, target)
             if kernels:
                 programs.append(DeviceProgram.of(kernels, self.program(kernels, target)))
@@ -150,6 +152,18 @@ class _DeviceChecks(Rewriter):
             "begins elsewhere; copy it first",
         )
         return LetStmt(let.var, value, seq(check, self.rewrite(let.body)))
+
+
+def check_calls(kernel: PrimFunc) -> None:
+    """Refuse a kernel that calls functions of the host's process."""
+
+    def look(node: Node) -> None:
+        if isinstance(node, Call) and node.op in ("call_packed", "call_extern"):
+            raise HostOnlyError(
+                f"{kernel.name}: a kernel on a device cannot {node.op}: {str(node)[:200]}"
+            )
+
+    post_order(kernel, look)
 
 
 def check_limits(kernel: PrimFunc, target: Target) -> None:

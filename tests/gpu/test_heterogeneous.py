@@ -8,8 +8,11 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import relay
+from sterna import relay, rpc
 from sterna.contrib import graph_executor
+from sterna.contrib.debugger import debug_executor
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import _RECORDS, OpRecord, call, register
 from sterna.testing import requires_opencl
 
 pytestmark = requires_opencl.marks()
@@ -127,7 +130,7 @@ def test_the_fallback_device() -> None:
         executor.run(x=np.full(4, 4, "float32"))
         np.testing.assert_allclose(executor.get_output(0).numpy(), np.exp(2), rtol=1e-5)
     with (tvm.transform.PassContext(config={"relay.fallback_device_type": 2}),
-          pytest.raises(ValueError, match="fallback_device_type is 2 .cuda.")):
+          pytest.raises(ValueError, match="fallback_device_type is 2")):
         relay.build(module, target=BOTH)
 
 
@@ -178,3 +181,79 @@ def test_contradicting_annotations() -> None:
     module = tvm.IRModule.from_expr(relay.Function((x,), both))
     with pytest.raises(ValueError, match="cannot be on two devices: on_device of sqrt wants cpu"):
         relay.build(module, target=BOTH)
+
+
+# ---- what a device cannot run ----
+
+
+def _calls_host(attrs: Any, out: Any, data: Any) -> Any:
+    """Twice the data, by a function of this process."""
+    return tvm.te.extern(
+        data.shape, [data], dtype=data.dtype, name="host_double",
+        fcompute=lambda ins, outs: tvm.tir.call_packed("test.host_double", ins[0], outs[0]),
+    )
+
+
+@pytest.fixture
+def host_double() -> Any:
+    """An operator that calls a function of the process, which no kernel on a device can."""
+    def double(data: Any, out: Any) -> None:
+        out.copyfrom(data.numpy() * 2)
+
+    tvm.register_func("test.host_double", double, override=True)
+    register(OpRecord(
+        "test.host_double", inputs=("data",), infer=lambda attrs, data: data, compute=_calls_host,
+    ))
+
+    def build(data: RelayExpr) -> RelayExpr:
+        return call("test.host_double", data)
+
+    yield build
+    del _RECORDS["test.host_double"]
+
+
+def test_what_a_gpu_cannot_run_is_planned_on_the_processor(host_double: Any) -> None:
+    x, y = relay.var("x", shape=(4, 8)), relay.var("y", shape=(4, 8))
+    root = relay.exp(x)
+    doubled = host_double(root)
+    outs = relay.Tuple((relay.nn.dense(doubled, relay.const(W)) + relay.const(1.0),
+                        doubled * root, host_double(y)))
+    module = tvm.IRModule.from_expr(relay.Function((x, y), outs))
+    model = tvm.compile(module, target="opencl")
+    given = np.random.default_rng(5).standard_normal((2, 4, 8)).astype("float32")
+    e = np.exp(given[0])
+    for made, wanted in zip(model(*given), [2 * e @ W.T + 1, 2 * e * e, 2 * given[1]], strict=True):
+        np.testing.assert_allclose(made, wanted, rtol=1e-4)
+    report = model.report()
+    assert [(c.source, c.target, c.bytes) for c in report.copies] == [
+        ("opencl", "cpu", 128), ("cpu", "opencl", 128)
+    ]
+    (hosted,) = [kernel for kernel in report.kernels if kernel.host_only]
+    assert hosted.device == "cpu" and hosted.calls == 2
+    assert "cannot call_packed" in hosted.host_only
+    assert "On the processor: " in str(report) and "Copied from opencl to cpu" in str(report)
+    table = str(model.profile(repeat=1, bounds=False))
+    assert "device_copy" in table
+
+
+def test_debug_executor() -> None:
+    lib = relay.build(network(), target=BOTH)
+    devices = [tvm.cpu(), tvm.opencl()]
+    debug = debug_executor.create(lib.get_graph_json(), lib.lib, devices)
+    debug.set_input(**lib.params, **values())
+    copy = next(n for n in debug.nodes if n["name"] == "device_copy")
+    wanted = np.exp(values()["a"] + values()["b"])
+    np.testing.assert_allclose(debug.debug_get_output(copy["name"]).numpy(), wanted, rtol=1e-5)
+    assert "device_copy" in str(debug.profile())
+
+
+def test_through_rpc(tmp_path: Path) -> None:
+    relay.build(network(), target=BOTH).export_library(tmp_path / "both.so")
+    server = rpc.Server(port=0, silent=True)
+    try:
+        with rpc.connect("127.0.0.1", server.port) as remote:
+            remote.upload(tmp_path / "both.so")
+            loaded = remote.load_module("both.so")
+            check(graph_executor.GraphModule(loaded["default"](remote.cpu(), remote.cl())))
+    finally:
+        server.terminate()
