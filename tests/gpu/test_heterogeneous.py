@@ -1,6 +1,9 @@
 """Graphs on the processor and on an OpenCL device at once: devices planned, values copied once."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ from sterna.contrib.debugger import debug_executor
 from sterna.relay.expr import RelayExpr
 from sterna.relay.op import _RECORDS, OpRecord, call, register
 from sterna.testing import requires_opencl
+from tests.support import ROOT
 
 pytestmark = requires_opencl.marks()
 
@@ -257,3 +261,25 @@ def test_through_rpc(tmp_path: Path) -> None:
             check(graph_executor.GraphModule(loaded["default"](remote.cpu(), remote.cl())))
     finally:
         server.terminate()
+
+
+TWO_DEVICES = """
+import numpy as np
+import sterna as tvm
+from sterna import relay
+from sterna.contrib import graph_executor
+from tests.gpu.test_heterogeneous import BOTH, check, network
+
+assert tvm.opencl(1).exist
+both = relay.build(network(), target=BOTH)
+for index in (1, 0):
+    executor = graph_executor.GraphModule(both["default"](tvm.cpu(), tvm.opencl(index)))
+    check(executor)
+    assert executor.get_output(0).device == tvm.opencl(index)
+"""
+
+
+def test_any_device_of_a_kind() -> None:
+    """PoCL shows a processor as two devices, if it is told to when it is loaded."""
+    environment = {**os.environ, "POCL_DEVICES": "pthread basic"}
+    subprocess.run([sys.executable, "-c", TWO_DEVICES], env=environment, cwd=ROOT, check=True)
