@@ -56,7 +56,7 @@ def _words(node: Mapping[str, Any]) -> str:
 
 def _bytes(attrs: Mapping[str, Any], entry: int) -> int:
     shape, dtype = attrs["shape"][1][entry], attrs["dltype"][1][entry]
-    return (math.prod(shape) * DataType(dtype).bits + 7) // 8
+    return int(math.prod(shape) * DataType(dtype).bits + 7) // 8
 
 
 def _activations(attrs: Mapping[str, Any], kinds: list[int]) -> int:

@@ -17,7 +17,7 @@ from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
 from sterna.runtime import Device, Module, NDArray, cpu
 from sterna.runtime.vm import ADT, VirtualMachine
-from sterna.target import Target
+from sterna.target import Target, is_gpu
 
 Program = Callable[[Mapping[str, Array]], list[Array]]
 """Takes values by name, more than it needs perhaps, and gives its results."""
@@ -129,7 +129,8 @@ class SymbolicRun:
 
 
 def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:
-    machine = VirtualMachine(vm_build.compile(module, target), cpu(0))
+    home = Device(target.kind.device_type, 0) if is_gpu(target) else cpu(0)
+    machine = VirtualMachine(vm_build.compile(module, target), home)
 
     def run(values: Mapping[str, Array]) -> list[Array]:
         made = machine.invoke("main", *[values[name] for name in names])

@@ -25,6 +25,7 @@ from sterna.support.errors import HostOnlyError
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.target.for_schedules import host_of
 from sterna.target.target import Target
+from sterna.tir.effects import calls
 from sterna.tir.passes.split_host_device import dynamic_bytes, launch_of, split_host_device
 from sterna.tir.stmt import Allocate, AssertStmt, LetStmt, PrimFunc, Stmt, seq
 from sterna.tir.threads import DYNAMIC, is_shared
@@ -94,6 +95,9 @@ class GPUGenerator(KernelCodeGenerator):
             if function.attrs.get("packed"):
                 checks = _DeviceChecks(target.kind.device_type, self.alignment)
                 on_host.append(function.with_body(checks.rewrite(function.body)))
+                continue
+            if function.attrs.get("external") or calls(function.body, "try_call"):
+                on_host.append(function)  # it only calls functions that launch kernels
                 continue
             own, parts = split_host_device(function)
             kernels = [self.prepared(kernel, target) for kernel in parts]
