@@ -19,7 +19,6 @@ from sterna.relay.passes.infer_type import infer_type
 from sterna.relay.passes.run_on_host import run_on_host
 from sterna.relay.placed import DEVICE
 from sterna.support.progress import stage
-from sterna.target import Target, host_of
 from sterna.target.compilation_config import CPU, CompilationConfig
 
 HOST_ONLY = "host_only"
@@ -91,8 +90,7 @@ class CompiledParts:
 def compile_parts(module: IRModule, prefix: str, config: CompilationConfig) -> CompiledParts:
     """The kernels of a network that is planned, each for its device."""
     found = GraphKernels.of(module, prefix, config.fallback)
-    targets = {CPU: host_of(config.main), **config.by_device}
-    made = _compiled(found, targets, config.fallback)
+    made = _compiled(found, config)
     refused = {name: why for each in made.values() for name, why in each.refused.items()}
     if not refused:
         return CompiledParts(found, made)
@@ -103,13 +101,12 @@ def compile_parts(module: IRModule, prefix: str, config: CompilationConfig) -> C
     for node in found.graph.nodes:
         if why := refused.get(node.attrs.get("func_name", "")):
             node.attrs[HOST_ONLY] = why
-    return CompiledParts(found, _compiled(found, targets, config.fallback))
+    return CompiledParts(found, _compiled(found, config))
 
 
-def _compiled(
-    found: GraphKernels, targets: dict[int, Target], main: int
-) -> dict[int, Kernels]:
+def _compiled(found: GraphKernels, config: CompilationConfig) -> dict[int, Kernels]:
     """The kernels by device; those of the processor may share memory with their operands."""
+    main = config.fallback
     devices = dict.fromkeys([main, *(node.device for node in found.graph.nodes)])
     shares = in_place_candidates(found.graph)
     made: dict[int, Kernels] = {}
@@ -117,5 +114,5 @@ def _compiled(
         functions = found.on(device, main)
         if functions or device == main:
             own = {n: pairs for n, pairs in shares.items() if device == CPU and n in functions}
-            made[device] = make_kernels(functions, targets[device], True, own)
+            made[device] = make_kernels(functions, config.by_device[device], True, own)
     return made

@@ -5,14 +5,14 @@ from typing import Any
 
 from sterna.ir.pass_context import PassContext
 from sterna.runtime.device import DEVICE_TYPES, device_kind
-from sterna.target.for_schedules import is_gpu
+from sterna.target.for_schedules import host_of, is_gpu
 from sterna.target.target import Target
 
 CPU = DEVICE_TYPES["cpu"]
 
 
 class CompilationConfig:
-    """One target for each kind of device; a GPU's code is launched by that of the processor."""
+    """One target for each kind of device; a GPU's host is there, too, for what it alone can do."""
 
     def __init__(self, targets: Sequence[Target], fallback: int = 0) -> None:
         self.by_device: dict[int, Target] = {}
@@ -38,6 +38,10 @@ class CompilationConfig:
             )
         self.fallback = fallback or (gpus or list(self.by_device))[0]
         """DLPack's number of the device for what no annotation says."""
+        self.is_one = len(self.by_device) == 1
+        """Whether all runs on one device that nobody says another of."""
+        if gpus:
+            self.by_device.setdefault(CPU, host_of(self.main))
 
     @property
     def device_types(self) -> list[int]:
@@ -48,11 +52,6 @@ class CompilationConfig:
     def main(self) -> Target:
         """The target of what no annotation says."""
         return self.by_device[self.fallback]
-
-    @property
-    def is_one(self) -> bool:
-        """Whether all runs on one device."""
-        return len(self.by_device) == 1
 
 
 def device_of(target: Target) -> int:

@@ -174,8 +174,14 @@ def test_annotations_in_a_build_for_one_target() -> None:
     executor = graph_executor.GraphModule(relay.build(module, "llvm")["default"](tvm.cpu()))
     executor.run(x=np.full(4, 4, "float32"))
     np.testing.assert_allclose(executor.get_output(0).numpy(), np.exp(2), rtol=1e-5)
-    with pytest.raises(ValueError, match="wants the device cpu, and the build has targets for op"):
-        relay.build(module, "opencl")
+    built = relay.build(module, "opencl")  # a GPU's host is a processor
+    assert nodes_of(built)[1] == [1, 1]
+    there = relay.annotation.on_device(relay.sqrt(x), "cuda")
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.exp(there)))
+    for target, known in (("llvm", "cpu"), ("opencl", "opencl, cpu")):
+        wanted = f"on_device of sqrt wants the device cuda, and the build has targets for {known};"
+        with pytest.raises(ValueError, match=wanted):
+            relay.build(module, target)
 
 
 def test_contradicting_annotations() -> None:
