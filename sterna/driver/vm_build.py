@@ -163,10 +163,11 @@ def with_own_results(block: Function) -> Function:
     seen: set[tuple[int, int]] = set()
     made: list[RelayExpr] = []
     for part in parts:
-        owner, index = part, -1
+        owner: RelayExpr = part
+        index = -1
         while True:
             if isinstance(owner, TupleGetItem):
-                owner, index = owner.tuple_value, owner.index
+                index, owner = owner.index, owner.tuple_value
             elif isinstance(owner, Call) and isinstance(owner.op, Function) and is_view(owner.op):
                 (owner,) = owner.args
             else:

@@ -15,9 +15,9 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
-from sterna.runtime import Device, Module, NDArray, cpu
+from sterna.runtime import Device, Module, NDArray, cpu, device
 from sterna.runtime.vm import ADT, VirtualMachine
-from sterna.target import Target, is_gpu
+from sterna.target import Target
 
 Program = Callable[[Mapping[str, Array]], list[Array]]
 """Takes values by name, more than it needs perhaps, and gives its results."""
@@ -112,12 +112,18 @@ def symbolic_program(
     return SymbolicRun(executable.mod, [param.name_hint for param in function.params])
 
 
+def home_of(program: Module) -> Device:
+    """The device that a program's blocks run on: the first of the kind that it has kernels for."""
+    kernels = program._collect_from_import_tree(lambda module: module.is_device_module)
+    return device(kernels[0].kind) if kernels else cpu(0)
+
+
 class SymbolicRun:
     """A program of the virtual machine whose kernels take extents when they are called."""
 
     def __init__(self, module: Module, names: list[str]) -> None:
         self.module, self.names = module, names
-        self._machine = VirtualMachine(module, cpu(0))
+        self._machine = VirtualMachine(module, home_of(module))
 
     def __call__(self, values: Mapping[str, Array]) -> list[Array]:
         return [np.asarray(to_numpy(each)) for each in self.run(values)]
@@ -129,8 +135,8 @@ class SymbolicRun:
 
 
 def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:
-    home = Device(target.kind.device_type, 0) if is_gpu(target) else cpu(0)
-    machine = VirtualMachine(vm_build.compile(module, target), home)
+    program = vm_build.compile(module, target)
+    machine = VirtualMachine(program, home_of(program.mod))
 
     def run(values: Mapping[str, Array]) -> list[Array]:
         made = machine.invoke("main", *[values[name] for name in names])

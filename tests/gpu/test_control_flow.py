@@ -103,6 +103,23 @@ def test_results_as_long_as_a_run_counts() -> None:
     np.testing.assert_array_equal(machine.run(given).numpy(), np.argwhere(given))
 
 
+def test_models_whose_results_data_decide(tmp_path: Path) -> None:
+    graph = h.make_graph(
+        [h.make_node("Compress", ["x", "chosen"], ["y"], axis=0)], "compress",
+        [h.make_tensor_value_info("x", T.FLOAT, [3, 2]),
+         h.make_tensor_value_info("chosen", T.BOOL, [3])],
+        [h.make_tensor_value_info("y", T.FLOAT, [None, 2])],
+    )
+    proto = h.make_model(graph, opset_imports=[h.make_opsetid("", 13)])
+    given, chosen = np.arange(6, dtype="float32").reshape(3, 2), np.array([True, False, True])
+    model = tvm.compile(proto, target="opencl")
+    np.testing.assert_array_equal(model(given, chosen), given[chosen])
+    model.export(tmp_path / "compress.so")
+    np.testing.assert_array_equal(
+        tvm.load(tmp_path / "compress.so")(given, chosen), given[chosen]
+    )
+
+
 def test_open_dimensions_are_for_processors() -> None:
     x = relay.var("x", shape=(relay.Any(), 4))
     module = tvm.IRModule.from_expr(relay.Function((x,), relay.exp(x)))

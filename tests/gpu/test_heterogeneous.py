@@ -107,7 +107,8 @@ def test_targets_in_all_their_forms(target: Any) -> None:
     config = tvm.target.make_compilation_config(None, target)
     assert sorted(config.device_types) == [1, 4]
     assert config.fallback == 4
-    assert config.by_device[4].host.kind.name == "llvm"
+    host = config.by_device[4].host
+    assert host is not None and host.kind.name == "llvm"
 
 
 def test_targets_that_do_not_fit() -> None:
@@ -155,9 +156,9 @@ def test_copies_that_users_write() -> None:
 def test_tuples_cross_by_their_items() -> None:
     x = relay.var("x", shape=(6, 4))
     parts = relay.annotation.on_device(relay.split(x, 3, axis=0).astuple(), "cpu")
-    joined = relay.concatenate(relay.Tuple([
+    joined = relay.concatenate(relay.Tuple((
         relay.exp(relay.TupleGetItem(parts, 2)), relay.TupleGetItem(parts, 0)
-    ]), axis=0)
+    )), axis=0)
     module = tvm.IRModule.from_expr(relay.Function((x,), joined))
     lib = relay.build(module, target=BOTH)
     given = np.random.default_rng(3).standard_normal((6, 4)).astype("float32")
