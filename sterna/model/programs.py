@@ -18,7 +18,7 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
-from sterna.runtime import Device, Module, NDArray, cpu
+from sterna.runtime import Device, Module, NDArray, cpu, device
 from sterna.runtime.vm import ADT, DEEPEST_RECURSION, VirtualMachine
 from sterna.target import Target
 
@@ -138,19 +138,31 @@ def symbolic_program(
     return SymbolicRun(executable.mod, [param.name_hint for param in function.params])
 
 
+def home_of(program: Module) -> Device:
+    """The device that a program's blocks run on: the first of the kind that it has kernels for."""
+    kernels = program._collect_from_import_tree(lambda module: module.is_device_module)
+    return device(kernels[0].kind) if kernels else cpu(0)
+
+
 class SymbolicRun:
     """A program of the virtual machine whose kernels take extents when they are called."""
 
     def __init__(self, module: Module, names: list[str]) -> None:
         self.module, self.names = module, names
-        self.machine = VirtualMachine(module, cpu(0))
+        home = home_of(module)
+        self.machine = VirtualMachine(module, home)
+        self.reads_in_place = home == cpu(0)
 
     def __call__(self, values: Mapping[str, Array]) -> list[Array]:
         return [np.asarray(to_numpy(each)) for each in self.run(values)]
 
     def run(self, values: Mapping[str, Any]) -> list[NDArray]:
         """The results as arrays of the runtime, which need not be copied to be given again."""
-        made = self.machine.call("main", [_shared(values[name]) for name in self.names])
+        given = [values[name] for name in self.names]
+        if self.reads_in_place:
+            made = self.machine.call("main", [_shared(value) for value in given])
+        else:
+            made = self.machine.invoke("main", *given)
         return list(made) if isinstance(made, ADT) else [made]
 
 
@@ -167,7 +179,8 @@ def _name_of(dtype: np.dtype[Any]) -> str:
 def _by_machine(
     module: IRModule, names: list[str], target: Target, limits: LoopLimits
 ) -> Program:
-    machine = limits.hold(VirtualMachine(vm_build.compile(module, target), cpu(0)))
+    program = vm_build.compile(module, target)
+    machine = limits.hold(VirtualMachine(program, home_of(program.mod)))
 
     def run(values: Mapping[str, Array]) -> list[Array]:
         made = machine.invoke("main", *[values[name] for name in names])

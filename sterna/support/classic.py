@@ -49,6 +49,7 @@ MOVED = {
     "sterna.relay.expr.bind": "sterna.relay.traverse:bind",
     "sterna.relay.expr_functor": "sterna.relay.visitor",
     "sterna.relay.function": "sterna.relay.expr",
+    "sterna.relay.op.annotation": "sterna.relay.annotation",
     "sterna.relay.op.get": "sterna.relay.op:Op",
     "sterna.relay.op.op": "sterna.relay.op",
     "sterna.relay.param_dict": "sterna.runtime.params",
