@@ -1,7 +1,7 @@
 """What code is made for: targets, their kinds, and the machines that they stand for."""
 
 from sterna.support.classic import classic_names
-from sterna.target.for_schedules import host_of, is_gpu, processor_of
+from sterna.target.for_schedules import host_of, is_gpu, plain_of, processor_of
 from sterna.target.kind import Option, TargetKind, register
 from sterna.target.machine import Machine, instructions_of, is_microcontroller, machine_of
 from sterna.target.needed import needed
@@ -24,8 +24,8 @@ __all__ = [
     "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
     "intel_graphics", "is_gpu", "is_microcontroller",
-    "list_tags", "machine_of", "mali", "micro", "needed", "processor_of", "register", "riscv_cpu",
-    "rocm",
+    "list_tags", "machine_of", "mali", "micro", "needed", "plain_of", "processor_of", "register",
+    "riscv_cpu", "rocm",
 ]
 
 __getattr__ = classic_names(__name__)

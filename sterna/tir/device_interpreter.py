@@ -20,7 +20,7 @@ from sterna.ir.node import Node, post_order
 from sterna.tir import interpreter
 from sterna.tir import stmt as S
 from sterna.tir.device_blocks import Block
-from sterna.tir.device_meanings import CALLS, COLLECTIVES, WAITS, cluster_of
+from sterna.tir.device_calls import CALLS, COLLECTIVES, WAITS, cluster_of
 from sterna.tir.device_threads import (
     DataRaceError,
     Given,

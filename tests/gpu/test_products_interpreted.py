@@ -49,7 +49,7 @@ def product(x: Array, w: Array) -> Array:
 
 
 def after(x: Array, w: Array, b: Array, r: Array) -> Array:
-    return np.maximum(x @ w.T + b + r, 0)
+    return np.asarray(np.maximum(x @ w.T + b + r, 0))
 
 
 def windows(x: Array, w: Array, stride: int = 1, out: str = "hwio") -> Array:
