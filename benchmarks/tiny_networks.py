@@ -43,8 +43,8 @@ METERS = {
                         {"kws": 0.84, "resnet8": 0.36, "vww": 0.72, "ad01": 0.58}),
 }
 MOST_CODE = 16 * 1024
-# The largest set of live tensors.
-ARENAS = {"kws": 16_000, "resnet8": 49_152, "vww": 55_296, "ad01": 768}
+# Below the largest set of live tensors (16,000, 49,152 and 55,296 bytes): results lie over data.
+ARENAS = {"kws": 8_800, "resnet8": 34_000, "vww": 38_400, "ad01": 768}
 
 COUNTING = """\
 /* Counts what one run of the network takes. */

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from sterna.auto_scheduler.compute_dag import ComputeDAG, extent_of
 from sterna.auto_scheduler.loop_state import State
+from sterna.auto_scheduler.own_schedule import is_costly
 from sterna.autotvm.space import Config, ConfigSpace, InstantiationError
-from sterna.ir.expr import Call
-from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.target import Target
 from sterna.te import ComputeOp, Operation
@@ -46,7 +45,7 @@ class Sketch:
         """The loops of a point, or while the space is collected of its first point."""
         state, epilogues = self.dag.init_state, self._epilogues()
         for op in reversed([op for op in self.dag.ops if isinstance(op, ComputeOp)]):
-            if self._is_inlined(op):
+            if self.is_inlined(op):
                 state.compute_inline(op)
             elif op.reduce_axis:
                 self._reduction(state, op, config)
@@ -64,7 +63,7 @@ class Sketch:
     def _epilogue_of(self, op: Operation) -> Operation | None:
         """What follows a reduction element by element and is the only one that reads it."""
         readers = self.readers[op]
-        if len(readers) != 1 or self._is_inlined(readers[0]) or readers[0].reduce_axis:
+        if len(readers) != 1 or self.is_inlined(readers[0]) or readers[0].reduce_axis:
             return None
         (reader,) = readers
         sums: list[Operation] = [
@@ -75,11 +74,12 @@ class Sketch:
             other is not op and other.reduce_axis for other in sums
         ) else None
 
-    def _is_inlined(self, op: Operation) -> bool:
+    def is_inlined(self, op: Operation) -> bool:
+        """Whether it is computed where it is read."""
         if op in self.dag.outputs or op.reduce_axis:
             return False
         into_sums = any(reader.reduce_axis for reader in self.readers[op])
-        return not (into_sums and _is_costly(op))
+        return not (into_sums and isinstance(op, ComputeOp) and is_costly(op))
 
     # ---- loops ----
 
@@ -199,16 +199,3 @@ def _nearest(length: int, wanted: int, largest: int) -> list[int]:
 
 def _distance(size: Sequence[int], wanted: Sequence[int]) -> float:
     return sum(abs(math.log2(own / want)) for own, want in zip(size, wanted, strict=True))
-
-
-def _is_costly(op: Operation) -> bool:
-    found = False
-
-    def look(node: Node) -> None:
-        nonlocal found
-        found = found or (isinstance(node, Call) and node.dtype.is_float and len(node.args) == 1)
-
-    assert isinstance(op, ComputeOp)
-    for body in op.body:
-        post_order(body, look)
-    return found

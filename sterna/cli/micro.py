@@ -13,14 +13,14 @@ from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.micro_layers import count_layers, expect_counter, layers_text, used_of
+from sterna.cli.micro_memory import map_rows, map_svg, map_text
 from sterna.cli.models import add_shapes, expect_folder, model_files, parse_count
 from sterna.cli.output import add_json, progress, show
 from sterna.cli.run import outputs_table, summary
-from sterna.driver import relay_build
 from sterna.driver.aot_factory import AOTProgram
-from sterna.ir.transform import PassContext
 from sterna.micro.elf import read_program
 from sterna.micro.example import ExampleRun, ExampleTimeoutError, run_example
+from sterna.micro.firmware import compile_for, target_of
 from sterna.micro.platforms.baremetal import can_emulate
 from sterna.micro.platforms.boards import WITH_BOARDS, Board, check_room, find_board
 from sterna.micro.platforms.options import EXAMPLE, PROJECT_TYPES
@@ -29,18 +29,18 @@ from sterna.micro.project_api.server import ProjectOption
 from sterna.model import compile
 from sterna.model.arguments import TensorSpec
 from sterna.model.bench import differences, largest
+from sterna.model.compile_model import BESIDE, is_tuned
 from sterna.model.import_model import Graph, import_model
-from sterna.relay.backend import Executor, Runtime
+from sterna.model.tuned_answers import read_tuned
+from sterna.schedule.config import ANSWERS
 from sterna.support.progress import stage
 from sterna.support.table import lay_out
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-C_INTERFACE = {"unpacked-api": True, "interface-api": "c"}
 PROGRAMS = {"baremetal": "build/program.elf", "zephyr": "build/zephyr/zephyr.elf",
             "arduino": "build/*.elf"}
-SMALL = {"relay.Winograd.max_growth": 0}  # flash is scarce: weights must not grow
 SECONDS = 120
 PAINTED = "measured: painted before the program ran, and read afterwards"
 
@@ -86,11 +86,21 @@ def add_to(commands: "Subparsers") -> None:
         help="count the instructions of each kernel, in QEMU: not cycles, which only boards know",
     )
     parser.add_argument(
+        "--map", action="store_true", help="show what lies where in the arena, kernel by kernel"
+    )
+    parser.add_argument(
+        "--draw", metavar="FILE.svg", help="draw the same, with the board's flash and RAM"
+    )
+    parser.add_argument(
         "--flash", action="store_true", help="bring the program to the board in the end"
     )
     parser.add_argument(
         "--seconds", type=parse_count, default=SECONDS,
         help=f"how long the program may run; {SECONDS} if not given",
+    )
+    parser.add_argument(
+        "--tuned", metavar="FILE.db",
+        help=f"records of `sterna tune --board`; MODEL{BESIDE} beside the model if not given",
     )
     add_shapes(parser)
     add_json(parser)
@@ -109,6 +119,9 @@ def parse_option(text: str) -> tuple[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Compile, generate, build, measure and show it; then flash and run, if that is asked for."""
     expect_folder("-o", options.output)
+    expect_folder("--draw", options.draw)
+    if options.draw and Path(options.draw).suffix != ".svg":
+        raise UsageError(f"--draw '{options.draw}': the name must end in .svg")
     if options.and_run and options.project_type != EXAMPLE:
         raise UsageError("--run is for projects of the type example_project")
     platform, board = find_board(options.board, options.platform)
@@ -129,11 +142,17 @@ def run(options: argparse.Namespace) -> int:
                     project.build()
                 data = {**_memory(project, program, platform, board), "project": options.output}
                 made, data["stack"], data["note"] = _measure(options, project, board)
+                if options.map:
+                    data["memory_map"] = map_rows(program.memory_map, program.kernels)
+                if options.draw:
+                    drawing = map_svg(program.memory_map, program.kernels, data)
+                    Path(options.draw).write_text(drawing, "utf-8")
                 if options.layers:
                     with stage("count the instructions of kernels"):
                         data["layers"] = count_layers(project, program, board, options.seconds)
             if not options.json:
-                print(_memory_text(data), flush=True)
+                picture = map_text(program.memory_map, program.kernels) if options.map else ""
+                print(_memory_text(data, picture), flush=True)
             with progress(options):
                 if options.flash:
                     project.flash()
@@ -151,20 +170,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compile(graph: Graph, board: Board, options: argparse.Namespace) -> AOTProgram:
-    """The network in C; what cannot fit is refused before anything is built."""
-    mod, params = graph
-    cpu = f" -mcpu={board.cpu}" if board.cpu.startswith("cortex-") else ""
+    """The network in C, under the answers of tuning records where there are such."""
     level = 3 if options.opt_level is None else options.opt_level
-    with PassContext(opt_level=level, config=SMALL):
-        program = relay_build.build(
-            mod, target=f"c{cpu}", params=params, executor=Executor("aot", C_INTERFACE),
-            runtime=Runtime("crt"),
-        )
-    report = program.memory_report()
-    ram = report.workspace_bytes + report.output_bytes
-    check_room(board, report.constant_bytes, ram, "the network alone")
-    assert isinstance(program, AOTProgram)
-    return program
+    target, tuned = target_of(board), is_tuned(options.model, options.tuned)
+    answers = read_tuned(options.model, options.tuned, target).answers if tuned else {}
+    return compile_for(*graph, board, target, level, {ANSWERS: answers})
 
 
 def _specs(program: AOTProgram) -> list[TensorSpec]:
@@ -263,7 +273,7 @@ def _agreement(made: ExampleRun, graph: Graph, inputs: Mapping[str, Any]) -> dic
 # ---- words ----
 
 
-def _memory_text(data: Mapping[str, Any]) -> str:
+def _memory_text(data: Mapping[str, Any], picture: str) -> str:
     rows = [
         ("flash", data["flash"], used_of(data["flash"], data["flash_of_board"])),
         ("  of it constants", data["constants"], "weights"),
@@ -278,6 +288,8 @@ def _memory_text(data: Mapping[str, Any]) -> str:
             ("", [row[2] for row in rows]),
         ]),
     ]
+    if picture:
+        lines += ["", picture]
     if "layers" in data:
         lines += ["", layers_text(data["layers"])]
     if data["project"]:

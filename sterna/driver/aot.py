@@ -21,8 +21,10 @@ from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.target import Target, processor_of
 from sterna.target.code_generator import ProgramCodeGenerator
+from sterna.tir.in_place import Overlap
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing
+from sterna.tir.usmp import MemoryPlan
 
 ENTRY = "tvmgen_{}___tvm_main__"
 
@@ -153,6 +155,8 @@ class Program:
     report: MemoryReport
     operator_workspaces: dict[str, int]
     """By kernel, the bytes that it works in."""
+    memory_map: MemoryPlan
+    """What lies where in the arena while which kernels run."""
 
 
 def build_program(
@@ -161,21 +165,25 @@ def build_program(
     """A network in C, with its constants and memory."""
     generator = target.kind.code_generator()
     assert isinstance(generator, ProgramCodeGenerator)  # aot_options.py has seen to that
-    shares = in_place_candidates(graph, options.holds_operands)
+    shares = in_place_candidates(graph, options.holds_operands, any_size=True)
     kernels: list[PrimFunc] = []
-    take_over: dict[str, Pairs] = {}
+    overlaps: dict[str, list[Overlap]] = {}
     for kernel, function in functions.items():
-        loops, take_over[kernel] = kernel_in_one_thread(
+        loops, overlaps[kernel] = kernel_in_one_thread(
             kernel, function, target, shares.get(kernel, ())
         )
         kernels.append(loops)
+    take_over = {
+        kernel: [(pair.source, pair.target) for pair in pairs if pair.lead == 0]
+        for kernel, pairs in overlaps.items()
+    }
     scratch = {
         loops.name: _sizes(loops.buffers[_operands(functions[loops.name]) :]) for loops in kernels
     }
     packed = options.interface == "packed"
     entry = make_entry(
         graph, f"tvmgen_{name}_steps" if packed else ENTRY.format(name),
-        layout_of(options, take_over, scratch),
+        replace(layout_of(options, take_over, scratch), overlaps=overlaps),
         ConstantLayout(options.constant_pools, options.constant_alignment),
     )
     interface = c.Interface(
@@ -195,7 +203,8 @@ def build_program(
         tail = interface.plain(caller.name)
     code = generator.program(every, target, interface, [tail])
     workspaces = {kernel: sum(sizes) for kernel, sizes in scratch.items()}
-    return Program(code, entry, report_of(entry, graph, options), workspaces)
+    report, lies = report_of(entry, graph, options), entry.plan.over_kernels(graph)
+    return Program(code, entry, report, workspaces, lies)
 
 
 def _constant_pools(entry: EntryFunction, graph: Graph) -> list[c.PoolMemory]:

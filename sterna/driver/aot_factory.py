@@ -57,6 +57,8 @@ class AOTProgram:
         self.operator_workspaces = program.operator_workspaces
         self.kernels = kernels_called(program.entry.function)
         """In the order of their calls, with the layers of the model that each computes."""
+        self.memory_map = program.memory_map
+        """What lies where in the arena while which of them run."""
         self._code = program.code
         self._report = program.report
 

@@ -16,7 +16,7 @@ from sterna.support.recursion import deep_recursion
 from sterna.target import Target, plain_of, processor_of
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.tir import pipeline
-from sterna.tir.in_place import let_take_over
+from sterna.tir.in_place import Overlap, let_take_over
 from sterna.tir.passes.in_one_thread import in_one_thread
 from sterna.tir.passes.lift_allocations import lift_allocations
 from sterna.tir.passes.make_packed import make_packed
@@ -98,7 +98,8 @@ def annotated_functions(
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
         predicted = predict(function, loops, processor)
         notes = _notes(lowered, loops, predicted, time.perf_counter() - start)
-        return functions, replace(notes, take_over=allowed)
+        pairs = [(pair.source, pair.target) for pair in allowed if pair.lead == 0]
+        return functions, replace(notes, take_over=pairs)
 
 
 def _with_plain(loops: PrimFunc, name: str, function: Function, target: Target) -> PrimFunc:
@@ -113,11 +114,11 @@ def _with_plain(loops: PrimFunc, name: str, function: Function, target: Target) 
 
 def _sharing(
     loops: PrimFunc, function: Function, shares: Pairs
-) -> tuple[PrimFunc, list[tuple[int, int]]]:
+) -> tuple[PrimFunc, list[Overlap]]:
     """Loops whose outputs may lie in the memory of inputs, and which of them in which."""
     inputs = len(function.params)
     made, allowed = let_take_over(loops, [(source, inputs + target) for source, target in shares])
-    return made, [(source, target - inputs) for source, target in allowed]
+    return made, [replace(pair, target=pair.target - inputs) for pair in allowed]
 
 
 def _notes(
@@ -147,7 +148,7 @@ def _open(loops: PrimFunc) -> PrimFunc:
 
 def kernel_in_one_thread(
     name: str, function: Function, target: Target, shares: Pairs = ()
-) -> tuple[PrimFunc, list[tuple[int, int]]]:
+) -> tuple[PrimFunc, list[Overlap]]:
     """The loops of a kernel that is given the memory it works in, and what shares memory."""
     with deep_recursion():
         lowered = lower_kernel(function, name, processor_of(target), target)

@@ -3,14 +3,26 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 from sterna.ir.memory_pools import PoolInfo, WorkspacePoolInfo
 from sterna.ir.types import TensorType
 from sterna.lowering.work import bytes_of
-from sterna.tir.usmp import BufferInfo, PoolPlan, plan_pools
+from sterna.tir.in_place import Overlap
+from sterna.tir.usmp import (
+    BufferInfo,
+    Link,
+    MemoryPlan,
+    OverlappingPlan,
+    PoolAllocation,
+    PoolPlan,
+    plan_overlapping,
+    plan_pools,
+)
 
 if TYPE_CHECKING:
     from sterna.lowering.graph import Entry, Graph, Node
@@ -41,6 +53,8 @@ class Layout:
     """Whether inputs and outputs lie in the pools too."""
     threads: int = 1
     """How many write each tensor; each keeps to the memory that it wrote before."""
+    overlaps: Mapping[str, Sequence[Overlap]] = field(default_factory=dict)
+    """By kernel, inputs that an output may lie over in part."""
 
 
 @dataclass(slots=True)
@@ -60,6 +74,8 @@ class StoragePlan:
     """How many tensors lie in the memory of what they are computed from."""
     output_places: dict[Entry, Place]
     """Where the graph's outputs lie, if they lie in pools."""
+    lives: list[tuple[BufferInfo, Place]]
+    """Every tensor and all memory that kernels work in, each with its own life."""
 
     @property
     def arena_bytes(self) -> int:
@@ -70,6 +86,17 @@ class StoragePlan:
     def bound_bytes(self) -> int:
         """No plan can be smaller."""
         return self.memory.lower_bound
+
+    def over_kernels(self, graph: Graph) -> MemoryPlan:
+        """What lies where while which kernels run, by their numbers; pools stand on one another."""
+        calls = [n for n, node in enumerate(graph.nodes) if node.op != "null" and not node.is_view]
+        starts = [0, *accumulate(self.memory.sizes.values())]
+        buffers = tuple(
+            replace(info, first=bisect_left(calls, info.first), last=bisect_left(calls, info.last))
+            for info, _ in self.lives
+        )
+        offsets = {info.name: starts[pool] + offset for info, (pool, offset) in self.lives}
+        return MemoryPlan(buffers, offsets, self.arena_bytes, self.bound_bytes)
 
 
 def plan_storage(
@@ -90,6 +117,10 @@ def plan_storage(
         separate = _plan(alone, works, layout)
         if separate.size < memory.size:
             memory, heirs = separate, {}
+    in_place = len(heirs)
+    overlapping = _overlapping(graph, layout, owners, alone, works)
+    if overlapping is not None and overlapping.size < memory.size:
+        memory, heirs, in_place = _pool_of(overlapping, layout), {}, overlapping.linked
 
     def place(info: BufferInfo) -> Place:
         found = memory.places[info.name]
@@ -97,12 +128,14 @@ def plan_storage(
 
     placed = {entry: place(alone[heirs.get(entry, entry)]) for entry in alone}
     worked = {number: [place(info) for info in infos] for number, infos in works.items()}
+    lives = [(info, placed[entry]) for entry, info in alone.items()]
+    lives += [(info, place(info)) for infos in works.values() for info in infos]
     places = {e: placed[owner] for e, owner in owners.items() if owner in placed}
     ids: dict[tuple[str, Place], int] = {}
     copied = [head for head in graph.heads if layout.holds_operands and head not in places]
     outputs = {head: places[head] for head in graph.heads if head in places}
     outputs.update(zip(dict.fromkeys(copied), worked.pop(len(graph.nodes), ()), strict=True))
-    found = StoragePlan(places, [], [], memory, worked, len(heirs), outputs)
+    found = StoragePlan(places, [], [], memory, worked, in_place, outputs, lives)
     for entry, owner in owners.items():
         key = ("pool", places[entry]) if entry in places else ("own", owner)
         found.storage_ids.append(ids.setdefault(key, len(ids)))
@@ -193,6 +226,36 @@ def _heirs(
     return roots
 
 
+def _overlapping(
+    graph: Graph, layout: Layout, owners: Mapping[Entry, Entry], alone: Mapping[Entry, BufferInfo],
+    works: Mapping[int, list[BufferInfo]],
+) -> OverlappingPlan | None:
+    """A plan of one pool in which results lie over what they are computed from, if any may."""
+    if len(layout.pools) > 1 or layout.custom or not layout.overlaps:
+        return None
+    links: list[Link] = []
+    for number, node in enumerate(graph.nodes):
+        if node.op == "null":
+            continue
+        sources = [owners[entry] for entry in node.inputs]
+        for overlap in layout.overlaps.get(node.attrs["func_name"], ()):
+            source, target = sources[overlap.source], (number, overlap.target)
+            if (
+                source in alone and target in alone
+                and sources.count(source) == 1 and alone[source].last == number + 1
+            ):
+                lead = _up(overlap.lead, layout.alignment) if overlap.lead else 0
+                links.append(Link(alone[source], alone[target], lead))
+    every = [*alone.values(), *(info for infos in works.values() for info in infos)]
+    return plan_overlapping(every, links)
+
+
+def _pool_of(plan: OverlappingPlan, layout: Layout) -> PoolPlan:
+    (pool,) = layout.pools
+    places = {name: PoolAllocation(pool, offset) for name, offset in plan.offsets.items()}
+    return PoolPlan((pool,), places, {pool.pool_name: plan.size}, plan.lower_bound)
+
+
 def _merged(
     alone: Mapping[Entry, BufferInfo], heirs: Mapping[Entry, Entry]
 ) -> dict[Entry, BufferInfo]:
@@ -268,11 +331,13 @@ def _constant_words(graph: Graph, number: int) -> str:
     return f"'{node.attrs.get('parameter', node.name)}', a constant {node.types[0]!r}{whose}"
 
 
-def in_place_candidates(graph: Graph, operands: bool = False) -> dict[str, list[tuple[int, int]]]:
+def in_place_candidates(
+    graph: Graph, operands: bool = False, any_size: bool = False
+) -> dict[str, list[tuple[int, int]]]:
     """By kernel, inputs that some call is the last to use, with outputs that are as large.
 
     Where the kernel's loops allow it, the output can lie in the input's memory. operands: also if
-    that is an input of the network.
+    that is an input of the network. any_size: also outputs that are larger or smaller.
     """
     owners = owners_of(graph)
     last = last_uses(graph, owners)
@@ -288,7 +353,7 @@ def in_place_candidates(graph: Graph, operands: bool = False) -> dict[str, list[
                 continue
             given = origin.types[source[1]]
             for index, kind in enumerate(node.types):
-                same = kind.dtype == given.dtype and _same_size(kind, given)
+                same = kind.dtype == given.dtype and (any_size or _same_size(kind, given))
                 known = found.setdefault(node.attrs["func_name"], [])
                 if same and (place, index) not in known:
                     known.append((place, index))

@@ -10,6 +10,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.across_steps import CHANNELS, COPY, DOTS, WINDOW
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.overlap import lead_of_pixels
 from sterna.schedule.statement_kernel import StatementKernel, places_of
 from sterna.tir import address_of, call_extern
 from sterna.tir.ir_builder import BufferVar
@@ -35,11 +36,10 @@ class AcrossKernel(StatementKernel):
         ib, made = self.ib, self.made
         ib.scope_attr(None, "pragma_import_c", DOTS.definition)
         memory, copies = self.data, copies_pixels(made)
+        self.read_first(lead_of_pixels(made, 1 if copies else 0))
         if copies:
             ib.scope_attr(None, "pragma_import_c", COPY.definition)
-            if made.is_pointwise:
-                self.read_first()
-            else:
+            if not made.is_pointwise:
                 ib.scope_attr(None, "pragma_import_c", WINDOW.definition)
             memory = ib.allocate("int8", (made.products,), name="read")
         with ib.for_range(0, made.pixels, name="pixel") as pixel:

@@ -15,6 +15,7 @@ from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import split_bias
 from sterna.schedule.halves_steps import Step, panel_dots, row_dots
+from sterna.schedule.overlap import lead_of_pixels
 from sterna.schedule.statement_kernel import StatementKernel, places_of
 from sterna.te import all as all_of
 from sterna.tir import address_of, call_extern, reinterpret
@@ -68,9 +69,8 @@ class HalvesKernel(StatementKernel):
         step = row_dots(self.channels, not self.bytes) if rows else panel_dots(each)
         ib.scope_attr(None, "pragma_import_c", step.definition)
         memory = self.data
+        self.read_first(lead_of_pixels(self.made, 0 if self.bytes else each))
         if not self.bytes:
-            if self.made.is_pointwise and self.made.inputs == self.made.outputs:
-                self.read_first()
             memory = ib.allocate("int64", (self.groups * each,), name="pixels")
         with ib.for_range(0, -(-self.made.pixels // each), name="panel") as number:
             first = number * each

@@ -1,7 +1,9 @@
 """Depthwise convolutions of bytes by halves of words (SMLAD), one channel's plane after the other.
 
 The plane of a channel is copied with its border, two neighbours of a row in a word, so that no
-image has a border in memory. All of it is read before the first result is written.
+image has a border in memory: band after band where it is large and the results stay before the rows
+of the next one, and else all of it before the first result of its channel is written. So results
+may take the place of what they are made from.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,10 +13,14 @@ from sterna.ir.expr import Expr
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import split_bias
 from sterna.schedule.halves_steps import PAIR_PLANE, plane_dots, words_of_row
+from sterna.schedule.overlap import bands_take_place
 from sterna.schedule.statement_kernel import StatementKernel
 from sterna.tir import address_of, call_extern
 from sterna.tir.halves import join_halves
 from sterna.tir.ir_builder import BufferVar
+
+# What a copy may take where results leave the rows below them readable.
+BAND_BYTES, WORD_BYTES = 1536, 4
 
 
 def odd_columns(made: Contraction) -> int:
@@ -22,12 +28,28 @@ def odd_columns(made: Contraction) -> int:
     return max(3, made.window[1] + 1 - made.window[1] % 2)
 
 
-def plane_words(made: Contraction, outputs: int) -> tuple[int, int]:
-    """The rows of a plane, and the words of each, where tiles have so many results."""
-    rows = (made.result[0] - 1) * made.strides[0] + made.window[0]
+def plane_words(made: Contraction, outputs: int) -> int:
+    """The words of a row of a plane, where tiles have so many results."""
     tiles = -(-made.result[1] // outputs)
     before = (tiles - 1) * outputs * made.strides[1] // 2
-    return rows, before + words_of_row(odd_columns(made), made.strides[1], outputs)
+    return before + words_of_row(odd_columns(made), made.strides[1], outputs)
+
+
+def band_rows(made: Contraction, words: int) -> int:
+    """Rows of results that one copy serves: what fits if the rest stays readable, or all."""
+    rows = made.result[0]
+    if not bands_take_place(made, 1):
+        return rows
+
+    def fits(count: int) -> bool:
+        return plane_rows(made, count) * words * WORD_BYTES <= BAND_BYTES
+
+    return max([1, *(n for n in range(1, rows + 1) if rows % n == 0 and fits(n))])
+
+
+def plane_rows(made: Contraction, band: int) -> int:
+    """The rows of a plane for so many rows of results."""
+    return (band - 1) * made.strides[0] + made.window[0]
 
 
 class PlaneKernel(StatementKernel):
@@ -36,7 +58,9 @@ class PlaneKernel(StatementKernel):
     def __init__(self, made: Contraction, outputs: int) -> None:
         """outputs: results of a tile."""
         self.made, self.outputs = made, outputs
-        self.rows, self.words = plane_words(made, outputs)
+        self.words = plane_words(made, outputs)
+        self.band = band_rows(made, self.words)
+        self.rows = plane_rows(made, self.band)
 
     def describe(self) -> str:
         return f"planes of halves of words, {self.outputs} pixels in registers"
@@ -47,46 +71,69 @@ class PlaneKernel(StatementKernel):
         self.step = plane_dots((made.window[0], columns), made.strides[1], self.outputs)
         for text in (PAIR_PLANE.definition, self.step.definition):
             ib.scope_attr(None, "pragma_import_c", text)
-        if {*made.strides} == {1} and made.result == made.image:
+        if bands_take_place(made, self.band):
             self.read_first()
         plane = ib.allocate("int32", (self.rows * self.words,), name="plane")
-        inside = min(made.image[0], self.rows - made.before[0])
-        below = made.before[0] + inside
-        self._fill(plane, 0, made.before[0])
-        self._fill(plane, below, self.rows)
+        bands = made.result[0] // self.band
+        if bands == 1:  # the rows of border are those of all channels
+            self._fill(plane, *self._inside(build.const(0)))
         with (
             ib.for_range(0, made.batch, name="image") as image,
             ib.for_range(0, made.outputs, name="channel") as channel,
+            ib.for_range(0, bands, name="band") as band,
         ):
-            self._copy(plane, image, inside, channel)
-            with ib.for_range(0, made.result[0], name="row") as row:
-                self._row(plane, image, row, channel)
+            first, last = self._inside(band)
+            if bands > 1:
+                self._fill(plane, first, last)
+            self._copy(plane, image, (band, first, last), channel)
+            with ib.for_range(0, self.band, name="row") as row:
+                self._row(plane, image, (band, row), channel)
 
     # ---- planes ----
 
-    def _fill(self, plane: BufferVar, first: int, last: int) -> None:
-        """Rows of border."""
-        border = build.const(self.made.border)
-        with self.ib.for_range(first * self.words, last * self.words, name="word") as word:
-            plane[word] = join_halves(border, border)
+    def _top(self, band: Expr) -> Expr:
+        """The row of the image that a band begins with, which may lie outside."""
+        return band * (self.band * self.made.strides[0]) - self.made.before[0]
 
-    def _copy(self, plane: BufferVar, image: Expr, rows: int, channel: Expr) -> None:
+    def _inside(self, band: Expr) -> tuple[Expr, Expr]:
+        """The first row of a band that lies in the image, and the one behind the last."""
+        top = self._top(band)
+        first = build.minimum(self.rows, build.maximum(0, build.sub(0, top)))
+        return first, build.maximum(first, build.minimum(self.rows, self.made.image[0] - top))
+
+    def _fill(self, plane: BufferVar, first: Expr, last: Expr) -> None:
+        """The rows of border before the first row and from the last one on."""
+        border = build.const(self.made.border)
+        for begin, end in ((build.const(0), first), (last, build.const(self.rows))):
+            with self.ib.for_range(begin * self.words, end * self.words, name="word") as word:
+                plane[word] = join_halves(border, border)
+
+    def _copy(
+        self, plane: BufferVar, image: Expr, rows: tuple[Expr, Expr, Expr], channel: Expr
+    ) -> None:
+        """The rows of a band from one of the plane up to another."""
         made, before = self.made, self.made.before[1]
-        first = image * (made.image[0] * made.image[1] * made.inputs) + channel
+        band, first, last = rows
+        pitch = made.image[1] * made.inputs
+        begin = (image * made.image[0] + self._top(band) + first) * pitch + channel
         inside = min(made.image[1], 2 * self.words - before)
-        extents = (rows, made.image[1] * made.inputs, made.inputs, self.words, before, inside,
-                   made.border)
+        extents = (pitch, made.inputs, self.words, before, inside, made.border)
         self.ib.emit(call_extern(
-            "int32", PAIR_PLANE.name, address_of(plane[made.before[0] * self.words]),
-            address_of(self.data[first]), *map(build.const, extents),
+            "int32", PAIR_PLANE.name, address_of(plane[first * self.words]),
+            address_of(self.data[begin]), last - first, *map(build.const, extents),
         ))
 
     # ---- results ----
 
-    def _row(self, plane: BufferVar, image: Expr, row: Expr, channel: Expr) -> None:
+    def _row(
+        self, plane: BufferVar, image: Expr, place: tuple[Expr, Expr], channel: Expr
+    ) -> None:
+        """A row of a band."""
         made, each = self.made, self.outputs
+        band, within = place
+        row = band * self.band + within
         whole, rest = divmod(made.result[1], each)
-        down = row * (made.strides[0] * self.words)
+        down = within * (made.strides[0] * self.words)
         across = each * made.strides[1] // 2
         with self.ib.for_range(0, whole, name="tile") as tile:
             self._tile(plane, down + tile * across, (image, row, tile * each), channel, each)

@@ -1,26 +1,23 @@
 """Depthwise convolutions of bytes on planes of four channels, whose sums are words of a vector.
 
-A plane is copied with its border, so that no image has one in memory: all of it before the first
-result of its channels is written, where that takes the same place, and else band after band.
+A plane is copied with its border, so that no image has one in memory: band after band where the
+results stay before the rows of the next one, and else all of it before the first result of its
+channels is written. So results may take the place of what they are made from.
 """
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.across_steps import COPY, PLANE, QUAD, quad_dots
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.overlap import bands_take_place
 from sterna.schedule.statement_kernel import StatementKernel
 from sterna.tir import address_of, call_extern
 from sterna.tir.ir_builder import BufferVar
 
 # Results of a row whose sums are kept at a time, unless one tile has more.
 MOST_KEPT = 12
-# What a copy may take where results do not take the place of what they are made from.
-BAND_BYTES = 4096
-
-
-def takes_place(made: Contraction) -> bool:
-    """Whether results may take the place of what they are made from."""
-    return {*made.strides} == {1} and made.result == made.image
+# What a copy may take where results leave the rows below them readable.
+BAND_BYTES = 1536
 
 
 def plane_columns(made: Contraction, outputs: int) -> int:
@@ -30,9 +27,9 @@ def plane_columns(made: Contraction, outputs: int) -> int:
 
 
 def band_rows(made: Contraction, columns: int) -> int:
-    """Rows of results that one copy serves: all, or what fits where results lie elsewhere."""
+    """Rows of results that one copy serves: what fits if the rest stays readable, or all."""
     rows = made.result[0]
-    if takes_place(made):
+    if not bands_take_place(made, 1):
         return rows
 
     def fits(count: int) -> bool:
@@ -63,7 +60,7 @@ class QuadKernel(StatementKernel):
         self.step = quad_dots(made.window[1], made.strides[1], self.outputs)
         for text in (COPY.definition, PLANE.definition, self.step.definition):
             ib.scope_attr(None, "pragma_import_c", text)
-        if takes_place(made):
+        if bands_take_place(made, self.band):
             self.read_first()
         plane = ib.allocate("int8", (self.height * self.columns * QUAD,), name="plane")
         whole, rest = divmod(made.outputs, QUAD)

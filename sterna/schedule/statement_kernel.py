@@ -8,6 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
 from sterna.schedule.epilogue import Epilogue, Finish
@@ -59,10 +60,13 @@ class StatementKernel(ABC):
         )
         return made
 
-    def read_first(self) -> None:
-        """Say that each number of the data is read before what takes its place is written."""
+    def read_first(self, lead: int = 0) -> None:
+        """Say that each number of the data is read before what takes its place is written.
+
+        lead: by how many numbers the result must begin before the data for that.
+        """
         first = self.data[(0,) * len(self.data.shape)]
-        self.ib.scope_attr(None, READS_FIRST, address_of(first))
+        self.ib.scope_attr(build.const(lead), READS_FIRST, address_of(first))
 
     def finished(self, index: Sequence[Expr], value: Expr) -> Expr:
         """What is stored where the contraction's element is a value."""

@@ -25,27 +25,44 @@ from sterna.tir.stmt import (
 
 READS_FIRST = "reads_first"
 """The attribute of statements that read each element of a buffer, whose address it has, before they
-write what takes its place in an output of the same size."""
+write what takes its place in an output that begins some elements earlier: as many as its node says,
+or none."""
 OVERLAPPING = "overlapping"
 """The attribute of a function with the places of parameters that may share memory."""
 
 
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """Two parameters of a function that may share memory, by their places."""
+
+    source: int
+    """The one that is only read."""
+    target: int
+    lead: int
+    """The bytes by which target begins before source."""
+
+
 def let_take_over(
     func: PrimFunc, pairs: Sequence[tuple[int, int]]
-) -> tuple[PrimFunc, list[tuple[int, int]]]:
+) -> tuple[PrimFunc, list[Overlap]]:
     """A function that may be given the same memory for two parameters, and for which of the pairs.
 
     The first of a pair is only read. Both are one-dimensional.
     """
-    allowed: list[tuple[int, int]] = []
+    allowed: list[Overlap] = []
     for source, target in pairs:
         old, new = func.buffers[source], func.buffers[target]
         assert old is not None and new is not None, f"{func.name} is given memory"
-        if old.dtype == new.dtype and can_take_over(old, new, [func.body]):
-            allowed.append((source, target))
+        if old.dtype != new.dtype:
+            continue
+        lead = said_lead(old, [func.body])
+        if lead is not None:
+            allowed.append(Overlap(source, target, lead * old.dtype.bytes))
+        elif old.known_bytes == new.known_bytes and can_take_over(old, new, [func.body]):
+            allowed.append(Overlap(source, target, 0))
     if not allowed:
         return func, []
-    places = tuple(sorted({place for pair in allowed for place in pair}))
+    places = tuple(sorted({place for pair in allowed for place in (pair.source, pair.target)}))
     attrs = {**func.attrs, OVERLAPPING: places}
     return PrimFunc(func.name, func.params, func.buffers, func.body, attrs), allowed
 
@@ -63,7 +80,7 @@ def can_take_over(source: Buffer, target: Buffer, stmts: Sequence[Stmt]) -> bool
     So it is if source is only read where an element of target is written, at that element's own
     index, and no element of target is written twice; or if they say so. Both are one-dimensional.
     """
-    if any(_reads_first(source, inner) for stmt in stmts for inner in statements_in(stmt)):
+    if said_lead(source, stmts) == 0:
         return True
     search = _Search(source, target)
     try:
@@ -74,11 +91,18 @@ def can_take_over(source: Buffer, target: Buffer, stmts: Sequence[Stmt]) -> bool
     return _distinct(search.found)
 
 
-def _reads_first(source: Buffer, stmt: Stmt) -> bool:
-    if not isinstance(stmt, AttrStmt) or stmt.key != READS_FIRST:
-        return False
-    load = stmt.value.args[0] if isinstance(stmt.value, Call) else None
-    return isinstance(load, BufferLoad) and load.buffer.data is source.data
+def said_lead(source: Buffer, stmts: Sequence[Stmt]) -> int | None:
+    """By how many elements an output must begin earlier to take over source's memory, if they say.
+
+    The statement that says so stands around all that read source.
+    """
+    for stmt in stmts:
+        for inner in statements_in(stmt):
+            if isinstance(inner, AttrStmt) and inner.key == READS_FIRST:
+                load = inner.value.args[0] if isinstance(inner.value, Call) else None
+                if isinstance(load, BufferLoad) and load.buffer.data is source.data:
+                    return _number(inner.node) if isinstance(inner.node, Expr) else 0
+    return None
 
 
 class _Refused(Exception):

@@ -2,12 +2,15 @@
 
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from sterna.cli.micro_memory import map_rows, map_text
+from sterna.tir.usmp import BufferInfo, MemoryPlan
 from tests.cli.conftest import Sterna
 from tests.support import require_module, require_program
 
@@ -29,13 +32,34 @@ def require_board() -> None:
 
 def test_one_command(sterna: Sterna, folder: Path) -> None:
     require_board()
-    done = sterna("micro", "dense.onnx", "--board", "mps2_an386", "-o", "made", "--run",
-                  "--option", "toolchain=gcc", "--option", "warning_as_error=true")
+    done = sterna("micro", "dense.onnx", "--board", "mps2_an386", "-o", "made", "--run", "--map",
+                  "--option", "toolchain=gcc", "--option", "warning_as_error=true",
+                  "--draw", "map.svg")
     assert done.status == 0 and not done.err, done.err
     assert done.out.startswith("mps2_an386 (cortex-m4, baremetal)\n")
     for word in ("flash ", "arena ", "stack ", "painted", "the project is in made", "scores"):
         assert word in done.out
     assert (folder / "made" / "build" / "program.elf").is_file()
+    assert "0 .. " in done.out and "written over what is read" in done.out
+    drawing = ElementTree.fromstring((folder / "map.svg").read_text("utf-8"))
+    notes = [text for text in drawing.itertext() if "of 4,194,304 bytes" in text]
+    assert [note.partition(":")[0] for note in notes] == ["flash", "RAM"]
+    refused = sterna("micro", "dense.onnx", "--board", "mps2_an386", "--draw", "map.png")
+    assert refused.status == 2 and "the name must end in .svg" in refused.err
+
+
+def test_the_map_shows_what_lies_where() -> None:
+    buffers = (BufferInfo("'a'", 480, 0, 2), BufferInfo("'b'", 960, 1, 3),
+               BufferInfo("that 'b' works in (0)", 240, 1, 2))
+    plan = MemoryPlan(buffers, {"'a'": 480, "'b'": 0, "that 'b' works in (0)": 960}, 1200, 1200)
+    kernels = [("k_fused_one", ()), ("k_fused_two", ("conv", "relu")), ("k_fused_three", ())]
+    heads = [line.split() for line in map_text(plan, kernels).splitlines()[2:5]]
+    assert heads[0] == ["one", "480", "·" * 19 + "█" * 20 + "·" * 9]
+    assert heads[1] == ["conv,", "relu", "1,200", "█" * 19 + "▓" * 20 + "░" * 9]
+    assert heads[2] == ["three", "960", "▒" * 39 + "·" * 9]
+    rows = map_rows(plan, kernels)
+    assert [row["works"] for row in rows] == [False, False, True]
+    assert [rows[1][key] for key in ("offset", "bytes", "first", "last")] == [0, 960, 1, 2]
 
 
 def test_instructions_of_layers(sterna: Sterna) -> None:

@@ -48,6 +48,7 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> Any:
     def build(**options: Any) -> Any:
         with monkeypatch.context() as patch:
             patch.setattr(storage, "_heirs", lambda *_: {})
+            patch.setattr(storage, "_overlapping", lambda *_: None)
             return together(**options)
 
     return build

@@ -10,6 +10,7 @@ import sterna as tvm
 from sterna import micro, relay
 from sterna.micro.example import run_example
 from tests.micro.networks import build
+from tests.schedule.implemented import run_built
 from tests.schedule.test_halves import WINDOWS, layer
 from tests.support import require_module, require_program
 
@@ -45,3 +46,51 @@ def test_layers_are_exact(
     project.close()
     for name, got, want in zip(WINDOWS, found, wanted, strict=True):
         np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+def chained(data: Any, seed: int, outputs: int, window: int, stride: int = 1) -> Any:
+    """A layer of int8 on the result of another: pointwise, k x k, or depthwise if it has windows
+    and as many channels."""
+    rng = np.random.default_rng(seed)
+    inputs = data.checked_type.concrete_shape[-1]
+    deep = window > 1 and inputs == outputs
+    shape = (window, window, outputs, 1) if deep else (window, window, inputs, outputs)
+    made = relay.qnn.conv2d(
+        data, relay.const(rng.integers(-127, 128, shape).astype("int8")), relay.const(3),
+        relay.const(0), relay.const(1.0), relay.const(1.0), kernel_size=(window, window),
+        channels=outputs, data_layout="NHWC", kernel_layout="HWOI" if deep else "HWIO",
+        strides=(stride, stride), padding=(window // 2,) * 4, groups=outputs if deep else 1,
+    )
+    multiplier = rng.integers(1 << 30, (1 << 31) - 1, outputs).astype("int32")
+    return relay.qnn.rescale(
+        made, relay.const(multiplier), relay.const(np.full(outputs, -8, "int32")),
+        relay.const(0), relay.const(3), axis=3, rounding="TWICE", is_normal=True,
+    )
+
+
+@pytest.mark.parametrize(("board", "cpu"), [
+    ("mps2_an386", "cortex-m4"), ("mps3_an547", "cortex-m55"),
+])
+def test_results_lie_over_their_data(board: str, cpu: str, tmp_path: Path) -> None:
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    data = relay.var("x", shape=(1, 40, 40, 8), dtype="int8")
+    image = chained(data, 1, 8, 3)  # depthwise
+    image = chained(image, 2, 16, 1)  # grows
+    image = chained(image, 3, 16, 3, 2)  # depthwise, in bands
+    image = chained(image, 4, 10, 3)
+    image = chained(image, 5, 6, 1)  # shrinks
+    mod = tvm.IRModule.from_expr(relay.Function([data], chained(image, 6, 4, 3, 2)))
+    x = np.random.default_rng(0).integers(-128, 128, (1, 40, 40, 8)).astype("int8")
+    np.savez(tmp_path / "inputs.npz", x=x)
+    program = build(mod, f"c -mcpu={cpu}")
+    large, plane = 40 * 40 * 16, 2048
+    assert program.memory_report().workspace_bytes < large + plane
+    project = micro.generate_project("baremetal", program, tmp_path / "project", {
+        "board": board, "project_type": "example_project", "toolchain": "gcc",
+        "sample_inputs": tmp_path / "inputs.npz",
+    })
+    project.build()
+    (found,) = run_example(project).outputs.values()
+    project.close()
+    np.testing.assert_array_equal(found, run_built(relay.build(mod, target="llvm"), x=x))

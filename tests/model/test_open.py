@@ -165,6 +165,10 @@ def test_long_loops_stay_loops() -> None:
         found = compiled(np.zeros(2, "float32"), np.array(most), np.array(True))
         np.testing.assert_array_equal(found, [2 * most] * 2)
     assert compiled.compiled == 1
+    compiled.set_limits(calls=1000)
+    with pytest.raises(RuntimeError, match="more than 1000 calls, the limit that is set"):
+        compiled(np.zeros(2, "float32"), np.array(20_000), np.array(True))
+    assert compiled(np.zeros(2, "float32"), np.array(3), np.array(True)).tolist() == [6, 6]
 
 
 @pytest.mark.parametrize("backwards", [0, 1])
@@ -265,4 +269,20 @@ def test_threads_share_a_model() -> None:
 
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, [1, 2, 1, 2, 2, 1]))
+    assert compiled.compiled == 1
+
+
+def test_values_that_decide_extents_are_served_by_one_program() -> None:
+    """However many elements are found, nothing is compiled anew, and inputs are not written to."""
+    model = model_of(
+        [helper.make_node("NonZero", ["x"], ["y"])], [info("x", (3, 40))], [info("y", (2, "n"), INT)]
+    )
+    compiled = sterna.compile(model)
+    for count in (0, 1, 17, 120):
+        given = RNG.permutation(np.arange(120) < count).astype("float32").reshape(3, 40)
+        kept = given.copy()
+        agree(compiled, model, x=given)
+        agree(compiled, model, x=given[:, ::-1])
+        np.testing.assert_array_equal(compiled(given), np.array(np.nonzero(given)))
+        np.testing.assert_array_equal(given, kept)
     assert compiled.compiled == 1

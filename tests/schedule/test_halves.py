@@ -37,6 +37,7 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "depthwise": ((5, 7, 3), 3, (3, 3), {"padding": (1, 1, 1, 1), "groups": 3}),
     "one column": ((4, 5, 2), 2, (3, 1), {"padding": (1, 0, 1, 0), "groups": 2}),
     "steps": ((7, 9, 2), 2, (3, 3), {"padding": (0, 0, 1, 1), "groups": 2, "strides": (2, 2)}),
+    "bands": ((40, 36, 2), 2, (3, 3), {"padding": (1, 1, 1, 1), "groups": 2, "strides": (2, 2)}),
     "wide": ((6, 13, 2), 2, (5, 5), {"padding": (2, 2, 2, 2), "groups": 2}),
     "even": ((5, 6, 2), 2, (2, 4), {"padding": (0, 1, 1, 2), "groups": 2, "strides": (1, 2)}),
 }

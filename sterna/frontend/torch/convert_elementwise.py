@@ -149,7 +149,8 @@ _COPIES = (
 
 def _keeping(name: str, operator: str, only_floats: bool) -> None:
     def convert(x: RelayExpr) -> RelayExpr:
-        return x if only_floats and not is_float(x) else call(operator, x)
+        same = dtype_of(x) == "bool" or (only_floats and not is_float(x))
+        return x if same else call(operator, x)
 
     aten(name)(convert)
 
@@ -311,6 +312,18 @@ def remainder(x: Operand, other: Operand) -> RelayExpr:
 def fmod(x: Operand, other: Operand) -> RelayExpr:
     a, b = together(x, other)
     return call("mod" if is_float(a) else "trunc_mod", a, b)
+
+
+@aten("gcd")
+def gcd(x: RelayExpr, other: RelayExpr) -> RelayExpr:
+    return call("gcd", *together(x, other))
+
+
+@aten("lcm")
+def lcm(x: RelayExpr, other: RelayExpr) -> RelayExpr:
+    """The product of two without what they share; of zeros it is 0, as quotients by 0 are."""
+    a, b = together(x, other)
+    return call("abs", call("multiply", call("trunc_divide", a, call("gcd", a, b)), b))
 
 
 @aten("pow")

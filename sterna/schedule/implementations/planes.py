@@ -12,7 +12,13 @@ from sterna.schedule.dot4 import INT32
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.implementations.halves import CALLED, FINISHED
 from sterna.schedule.kernel import Processor
-from sterna.schedule.plane_kernel import PlaneKernel, odd_columns, plane_words
+from sterna.schedule.plane_kernel import (
+    PlaneKernel,
+    band_rows,
+    odd_columns,
+    plane_rows,
+    plane_words,
+)
 from sterna.te import Tensor
 
 # Results of a row whose sums fit into registers beside addresses and operands.
@@ -88,7 +94,9 @@ def _begins_whole(made: Contraction, outputs: int) -> bool:
 
 
 def _instructions(made: Contraction, outputs: int) -> float:
-    rows, words = plane_words(made, outputs)
+    words = plane_words(made, outputs)
+    band = band_rows(made, words)
+    rows = made.result[0] // band * plane_rows(made, band)
     tiles = -(-made.result[1] // outputs)
     own = words - (tiles - 1) * outputs * made.strides[1] // 2
     row = odd_columns(made) // 2 * 3 + own + odd_columns(made) // 2 * 2 * outputs + 1
