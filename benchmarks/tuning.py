@@ -1,18 +1,23 @@
 """What tuning gains: each network untuned and tuned, in turns, in one run.
 
     python benchmarks/tuning.py MODEL.onnx... [--minutes 10] [--trials 64] [--unknown] [--threads 1]
+    python benchmarks/tuning.py --te [--trials 64] [--threads 1]
 
-The tuned network may never take longer. --unknown compiles for a
-processor of this architecture that the tables do not know.
+The tuned network may never take longer. --unknown compiles for a processor of this architecture
+that the tables do not know. --te tunes products, convolutions and softmax that are written in te,
+and shows what they reach of our own kernels' speed.
 """
 
 import argparse
+import os
 import tempfile
 from pathlib import Path
 
 from rows import Row, show_rows
+from tuning_te import te_rows
 
 from sterna.model.import_model import import_model
+from sterna.runtime import set_num_threads
 from sterna.target import Target
 from sterna.tune import Budget, Outcome, TuningDatabase, tune
 
@@ -42,7 +47,8 @@ def row_of(path: Path, found: Outcome) -> Row:
 def main() -> int:
     """Tune every model that was named; 1 if one became slower."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("models", nargs="+", type=Path)
+    parser.add_argument("models", nargs="*", type=Path)
+    parser.add_argument("--te", action="store_true")
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--threads", type=int, help="one does best beside other work")
@@ -50,10 +56,14 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     target = Target("llvm" if options.unknown else NATIVE)
+    if options.threads is not None:
+        os.environ["STERNA_NUM_THREADS"] = str(options.threads)  # of processes that measure
+        set_num_threads(options.threads)
     rows = [
         row_of(path, tuned(path, options.minutes, options.trials, target, options.threads))
         for path in options.models
     ]
+    rows += te_rows(options.trials, target) if options.te else []
     return show_rows("Tuning", rows, options.markdown)
 
 

@@ -69,7 +69,9 @@ if TYPE_CHECKING:
         webgpu,
     )
     from sterna.runtime import ndarray as nd
+    from sterna.runtime import opencl as cl
     from sterna.support.errors import InternalError, TVMError, register_error
+    from sterna.tir.convert import convert
 
 # Where each name is found: a module, or a module and an attribute of it.
 _WHERE: dict[str, tuple[str, str | None]] = {
@@ -95,6 +97,8 @@ _WHERE: dict[str, tuple[str, str | None]] = {
     "tune": ("sterna.tune", None),
     "IRModule": ("sterna.ir.module", "IRModule"),
     "build": ("sterna.driver", "build"),
+    "cl": ("sterna.runtime", "opencl"),
+    "convert": ("sterna.tir.convert", "convert"),
     "lower": ("sterna.driver", "lower"),
     "CompiledModel": ("sterna.model", "CompiledModel"),
     "compile": ("sterna.model", "compile"),
@@ -130,11 +134,12 @@ __all__ = [
     "CompiledModel", "ConstantMemoryPools", "ConstantPoolInfo", "DataType", "Device", "IRModule",
     "InternalError", "Module", "NDArray", "PackedFunc", "PoolInfo", "PoolInfoProperties",
     "TVMError", "WorkspaceMemoryPools", "WorkspacePoolInfo",
-    "auto_scheduler", "autotvm", "build", "compile", "contrib", "cpu", "cuda", "device", "error",
-    "ext_dev", "get_global_func", "hexagon", "instrument", "ir", "list_global_func_names", "load",
-    "lower", "meta_schedule", "metal", "micro", "nd", "opencl", "quantize", "register_error",
-    "register_func", "relay", "remove_global_func", "rocm", "rpc", "runtime", "target", "te",
-    "testing", "tir", "topi", "transform", "tune", "vpi", "vulkan", "webgpu",
+    "auto_scheduler", "autotvm", "build", "cl", "compile", "contrib", "convert", "cpu", "cuda",
+    "device", "error", "ext_dev", "get_global_func", "hexagon", "instrument", "ir",
+    "list_global_func_names", "load", "lower", "meta_schedule", "metal", "micro", "nd",
+    "opencl", "quantize", "register_error", "register_func", "relay", "remove_global_func",
+    "rocm", "rpc", "runtime", "target", "te", "testing", "tir", "topi", "transform",
+    "tune", "vpi", "vulkan", "webgpu",
 ]
 
 

@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from sterna.auto_scheduler.own_schedule import own_schedule
 from sterna.auto_scheduler.steps import (
     ANNOTATIONS,
     Annotate,
@@ -15,6 +16,7 @@ from sterna.auto_scheduler.steps import (
     FollowFusedSplit,
     FollowSplit,
     Fuse,
+    OwnKernel,
     Pragma,
     Reorder,
     RFactor,
@@ -23,6 +25,7 @@ from sterna.auto_scheduler.steps import (
     StorageAlign,
 )
 from sterna.ir.expr import IntImm
+from sterna.target import Target
 from sterna.te import IterVar, Operation, Schedule, Tensor, thread_axis
 
 AT_ROOT, INLINED, AT_LOOP = "root", "inlined", "iter"
@@ -61,7 +64,7 @@ class State:
 
     def __init__(self, graph: Graph, steps: Sequence[Step] = ()) -> None:
         self._graph = graph
-        self._schedule = graph.new_schedule()
+        self._schedule, self._tensors = graph.new_schedule(), list(graph.tensors)
         self.stages = [StageState(op.output(0)) for op in graph.ops]
         self.transform_steps: list[Step] = []
         self._lines: list[str] = []
@@ -85,7 +88,7 @@ class State:
 
     def apply(self) -> tuple[Schedule, list[Tensor]]:
         """The schedule, and the tensors that its function takes."""
-        return self._schedule, list(self._graph.tensors)
+        return self._schedule, list(self._tensors)
 
     def lines(self) -> list[str]:
         """The steps as calls of te."""
@@ -328,6 +331,15 @@ class State:
         self._renew(step.stage, self._schedule[stage.tensor].op.output(0))
         self._insert(step.stage, made)
 
+    def _take_own(self, stage: StageState, step: OwnKernel) -> None:
+        answers = dict(answer.split("=", 1) for answer in step.answers if "=" in answer)
+        made = own_schedule(self._graph.tensors, Target(step.target), answers)
+        if made is None or self.transform_steps:
+            raise ValueError(f"{step.to_json()}: it is the only step of a workload that it knows")
+        self._schedule, self._tensors, self.stages = made.schedule, made.tensors, []
+        told = ", ".join(_told(tensor.name) for tensor in self._tensors)
+        self._lines = [f's = own_schedule([{told}], Target("{step.target}"), {answers}).schedule']
+
     # ---- names and places ----
 
     def _renew(self, number: int, tensor: Tensor) -> None:
@@ -388,5 +400,5 @@ _TAKE: dict[type[Step], Callable[[State, StageState, Any], None]] = {
     StorageAlign: State._take_align, ComputeAt: State._take_at,
     ComputeInline: State._take_inline, ComputeRoot: State._take_root,
     CacheWrite: State._take_cache_write, CacheRead: State._take_cache_read,
-    RFactor: State._take_rfactor,
+    RFactor: State._take_rfactor, OwnKernel: State._take_own,
 }

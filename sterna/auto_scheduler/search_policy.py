@@ -1,7 +1,9 @@
 """Which schedules of a task are measured next.
 
-The first is the one that the sketch proposes; the others come from the search that the tuners of
-AutoTVM share: a model of the times, beside neighbours of the best.
+Where the compiler has a schedule of its own for a workload, what that one asks is searched first.
+Then, or from the beginning, tiles of plain loops: the first is the one that the sketch proposes;
+the others come from the search that the tuners of AutoTVM share, a model of the times, beside
+neighbours of the best.
 """
 
 import math
@@ -11,15 +13,16 @@ from typing import Any, Protocol
 from sterna.auto_scheduler.loop_state import State
 from sterna.auto_scheduler.measure import MeasureInput, MeasureResult, seconds_of
 from sterna.auto_scheduler.measure_record import LoggedState, PathLike, load_records
+from sterna.auto_scheduler.own_space import Descent, OwnSpace
 from sterna.auto_scheduler.sketch import Sketch
 from sterna.auto_scheduler.tuning_options import TuningOptions
 from sterna.autotvm.layers import LayerTask, answers_of_config
 from sterna.autotvm.measure import FAILED_COST, Measurer
 from sterna.autotvm.measure import MeasureInput as PlainInput
 from sterna.autotvm.measure import MeasureResult as PlainResult
-from sterna.autotvm.space import Config, ConfigEntity
+from sterna.autotvm.space import Config, ConfigEntity, ConfigSpace
 from sterna.autotvm.template import Task, Workload
-from sterna.autotvm.tuner import ModelTuner
+from sterna.autotvm.tuner import ModelTuner, Tuner
 from sterna.target import Target
 from sterna.te import Schedule, Tensor
 
@@ -74,13 +77,22 @@ class PreloadCustomSketchRule:
         )
 
 
-class _SketchTask(Task):
-    """A workload as the tuners of AutoTVM see it."""
+class Space(Protocol):
+    """Schedules of a workload: points, and the loops of each."""
 
-    def __init__(self, task: Searched) -> None:
-        self.sketch = Sketch(task.compute_dag, task.target)
+    space: ConfigSpace
+
+    def state(self, config: Config) -> State:
+        """The loops of a point."""
+
+
+class _SpaceTask(Task):
+    """A workload with one of its spaces as the tuners of AutoTVM see it."""
+
+    def __init__(self, task: Searched, own: Space) -> None:
+        self.own = own
         self.name, self.args, self.target = task.workload_key, (), task.target
-        self.config_space = self.sketch.space
+        self.config_space = own.space
         self.flop = task.flop
 
     @property
@@ -88,7 +100,7 @@ class _SketchTask(Task):
         return (self.name,)
 
     def instantiate(self, config: Config) -> tuple[Schedule, Sequence[Tensor]]:
-        return self.sketch.state(config).apply()
+        return self.own.state(config).apply()
 
 
 class _Search(ModelTuner):
@@ -109,8 +121,7 @@ class SketchPolicy:
         init_search_callbacks: Sequence[Any] | None = None,
     ) -> None:
         self.task, self.verbose = task, verbose
-        self._own: Any = task.layer or _SketchTask(task)
-        self._search = _Search(self._own)
+        self._searches: list[Tuner] = self._spaces()
         self._measurer: Measurer | None = None
         self.best_seconds = math.inf
         self.trials = self.best_trial = 0
@@ -119,6 +130,24 @@ class SketchPolicy:
                 if isinstance(each, PreloadMeasuredStates)]
         for log in [*logs, *getattr(program_cost_model, "history", ())]:
             self._preload(log)
+
+    def _spaces(self) -> list[Tuner]:
+        """What is searched, one after the other."""
+        task = self.task
+        if task.layer is not None:
+            return [_Search(task.layer)]
+        loops = _Search(_SpaceTask(task, Sketch(task.compute_dag, task.target)))
+        own = OwnSpace.of(task.compute_dag, task.target)
+        return [loops] if own is None else [Descent(_SpaceTask(task, own)), loops]
+
+    def _next(self) -> tuple[Tuner, ConfigEntity] | None:
+        """A schedule that was not measured yet; None if there are no more."""
+        for search in self._searches:
+            batch = search.next_batch(1) if search.has_next() else []
+            if batch:
+                search.visited.add(batch[0].index)
+                return search, batch[0]
+        return None
 
     def _preload(self, log: PathLike) -> None:
         """Learn the best of what was measured before; the same steps are not measured again."""
@@ -154,27 +183,28 @@ class SketchPolicy:
     def continue_search_one_round(self, count: int, options: TuningOptions) -> int:
         """Measure so many more schedules; how many were left to measure."""
         if self._measurer is None:
-            self._measurer = Measurer(self._own, options.measure_option)
+            self._measurer = Measurer(self._searches[0].task, options.measure_option)
         done = 0
-        while done < count and self._search.has_next() and not self.is_done(options.early_stopping):
-            batch = self._search.next_batch(1)
-            if not batch:
+        while done < count and not self.is_done(options.early_stopping):
+            found = self._next()
+            if found is None:
                 break
-            self._search.visited.add(batch[0].index)
-            known = self._measured.get(tuple(self._state(batch[0]).transform_steps))
+            search, config = found
+            known = self._measured.get(tuple(self._state(search, config).transform_steps))
             if known is not None:
-                asked = PlainInput(self._own.target, self._own, batch[0])
+                asked = PlainInput(search.task.target, search.task, config)
                 costs = known.costs or (FAILED_COST,)
-                self._search.update([asked], [PlainResult(costs, known.error_no, 0.0, 0.0)])
+                search.update([asked], [PlainResult(costs, known.error_no, 0.0, 0.0)])
                 continue
-            self._one(batch[0], options)
+            self._one(search, config, options)
             done += 1
         return done
 
-    def _one(self, config: ConfigEntity, options: TuningOptions) -> None:
+    def _one(self, search: Tuner, config: ConfigEntity, options: TuningOptions) -> None:
         assert self._measurer is not None
+        self._measurer.task = search.task
         asked, raw = self._measurer.measure(config)
-        self._search.update([asked], [raw])
+        search.update([asked], [raw])
         failed = raw.error_no != 0
         result = MeasureResult(
             () if failed else tuple(raw.costs), raw.error_no,
@@ -183,33 +213,37 @@ class SketchPolicy:
         self.trials += 1
         if seconds_of(result) < self.best_seconds:
             self.best_seconds, self.best_trial = seconds_of(result), self.trials
-        options.tell([MeasureInput(self.task, self._state(config))], [result])
+        options.tell([MeasureInput(self.task, self._state(search, config))], [result])
         if options.verbose:
             told = f"{self.best_seconds * 1e3:.4f} ms" if self.best_seconds < 1e8 else "none"
             print(f"{self.task.desc or self.task.workload_key[:40]}: trial {self.trials}, "
                   f"{'failed' if failed else f'{seconds_of(result) * 1e3:.4f} ms'}, best {told}")
 
-    def _state(self, config: ConfigEntity) -> State | LoggedState:
-        if self.task.layer is not None:
-            answers = answers_of_config(self.task.layer.scope, config)
+    def _state(self, search: Tuner, config: ConfigEntity) -> State | LoggedState:
+        task = search.task
+        if not isinstance(task, _SpaceTask):
+            answers = answers_of_config(task.args[0], config)
             return LoggedState((), tuple(answers.items()))
         try:
-            state: State = self._own.sketch.state(config)
+            return task.own.state(config)
         except ValueError:
             return LoggedState(())
-        return state
 
     def sample_initial_population(self) -> list[State]:
-        """Some schedules of the space."""
-        space = self._own.config_space
-        return [self._own.sketch.state(space.get(point)) for point in space.sample_ints(50)]
+        """Some schedules of the spaces."""
+        return [space.state(space.space.get(point)) for space in self._own_spaces()
+                for point in space.space.sample_ints(50)]
 
     def generate_sketches(self, print_for_debug: bool = False) -> list[State]:
-        """The schedule that the search begins with."""
-        found = [self._own.sketch.state(self._own.config_space.get(0))]
+        """The schedules that the search begins with."""
+        found = [space.state(space.space.get(0)) for space in self._own_spaces()]
         if print_for_debug:
-            print(found[0])
+            print(*found, sep="\n\n")
         return found
+
+    def _own_spaces(self) -> list[Space]:
+        tasks = [search.task for search in self._searches]
+        return [task.own for task in tasks if isinstance(task, _SpaceTask)]
 
     def close(self) -> None:
         """End the process that measures."""

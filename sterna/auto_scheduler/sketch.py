@@ -10,9 +10,8 @@ from collections.abc import Sequence
 
 from sterna.auto_scheduler.compute_dag import ComputeDAG, extent_of
 from sterna.auto_scheduler.loop_state import State
+from sterna.auto_scheduler.own_schedule import is_costly
 from sterna.autotvm.space import Config, ConfigSpace, InstantiationError
-from sterna.ir.expr import Call
-from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.target import Target
 from sterna.te import ComputeOp, Operation
@@ -79,7 +78,7 @@ class Sketch:
         if op in self.dag.outputs or op.reduce_axis:
             return False
         into_sums = any(reader.reduce_axis for reader in self.readers[op])
-        return not (into_sums and _is_costly(op))
+        return not (into_sums and isinstance(op, ComputeOp) and is_costly(op))
 
     # ---- loops ----
 
@@ -199,16 +198,3 @@ def _nearest(length: int, wanted: int, largest: int) -> list[int]:
 
 def _distance(size: Sequence[int], wanted: Sequence[int]) -> float:
     return sum(abs(math.log2(own / want)) for own, want in zip(size, wanted, strict=True))
-
-
-def _is_costly(op: Operation) -> bool:
-    found = False
-
-    def look(node: Node) -> None:
-        nonlocal found
-        found = found or (isinstance(node, Call) and node.dtype.is_float and len(node.args) == 1)
-
-    assert isinstance(op, ComputeOp)
-    for body in op.body:
-        post_order(body, look)
-    return found

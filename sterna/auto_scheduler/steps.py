@@ -150,10 +150,23 @@ class RFactor(Step):
     factor_axis: int
 
 
+@dataclass(frozen=True)
+class OwnKernel(Step):
+    """All stages by the compiler's own schedule for a target, under answers: question=answer.
+
+    Others have no such step: it is the only one of its schedule.
+    """
+
+    code = "OWN"
+    target: str
+    answers: tuple[str, ...]
+
+
 KINDS: dict[str, type[Step]] = {
     kind.code: kind for kind in (
         Split, FollowSplit, FollowFusedSplit, Reorder, Fuse, Annotate, Pragma, StorageAlign,
         ComputeAt, ComputeInline, ComputeRoot, CacheRead, CacheWrite, RFactor,
+        OwnKernel,
     )
 }
 
@@ -161,6 +174,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "int": lambda v: type(v) is int,
     "int | None": lambda v: v is None or type(v) is int,
     "str": lambda v: isinstance(v, str),
+    "tuple[str, ...]": lambda v: isinstance(v, list) and all(type(each) is str for each in v),
     "tuple[int, ...]": lambda v: isinstance(v, list) and all(type(each) is int for each in v),
 }
 

@@ -17,11 +17,10 @@ from sterna.cli.micro_memory import map_rows, map_svg, map_text
 from sterna.cli.models import add_shapes, expect_folder, model_files, parse_count
 from sterna.cli.output import add_json, progress, show
 from sterna.cli.run import outputs_table, summary
-from sterna.driver import relay_build
 from sterna.driver.aot_factory import AOTProgram
-from sterna.ir.transform import PassContext
 from sterna.micro.elf import read_program
 from sterna.micro.example import ExampleRun, ExampleTimeoutError, run_example
+from sterna.micro.firmware import compile_for, target_of
 from sterna.micro.platforms.baremetal import can_emulate
 from sterna.micro.platforms.boards import WITH_BOARDS, Board, check_room, find_board
 from sterna.micro.platforms.options import EXAMPLE, PROJECT_TYPES
@@ -30,18 +29,18 @@ from sterna.micro.project_api.server import ProjectOption
 from sterna.model import compile
 from sterna.model.arguments import TensorSpec
 from sterna.model.bench import differences, largest
+from sterna.model.compile_model import BESIDE, is_tuned
 from sterna.model.import_model import Graph, import_model
-from sterna.relay.backend import Executor, Runtime
+from sterna.model.tuned_answers import read_tuned
+from sterna.schedule.config import ANSWERS
 from sterna.support.progress import stage
 from sterna.support.table import lay_out
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
 
-C_INTERFACE = {"unpacked-api": True, "interface-api": "c"}
 PROGRAMS = {"baremetal": "build/program.elf", "zephyr": "build/zephyr/zephyr.elf",
             "arduino": "build/*.elf"}
-SMALL = {"relay.Winograd.max_growth": 0}  # flash is scarce: weights must not grow
 SECONDS = 120
 PAINTED = "measured: painted before the program ran, and read afterwards"
 
@@ -98,6 +97,10 @@ def add_to(commands: "Subparsers") -> None:
     parser.add_argument(
         "--seconds", type=parse_count, default=SECONDS,
         help=f"how long the program may run; {SECONDS} if not given",
+    )
+    parser.add_argument(
+        "--tuned", metavar="FILE.db",
+        help=f"records of `sterna tune --board`; MODEL{BESIDE} beside the model if not given",
     )
     add_shapes(parser)
     add_json(parser)
@@ -167,20 +170,11 @@ def run(options: argparse.Namespace) -> int:
 
 
 def _compile(graph: Graph, board: Board, options: argparse.Namespace) -> AOTProgram:
-    """The network in C; what cannot fit is refused before anything is built."""
-    mod, params = graph
-    cpu = f" -mcpu={board.cpu}" if board.cpu.startswith("cortex-") else ""
+    """The network in C, under the answers of tuning records where there are such."""
     level = 3 if options.opt_level is None else options.opt_level
-    with PassContext(opt_level=level, config=SMALL):
-        program = relay_build.build(
-            mod, target=f"c{cpu}", params=params, executor=Executor("aot", C_INTERFACE),
-            runtime=Runtime("crt"),
-        )
-    report = program.memory_report()
-    ram = report.workspace_bytes + report.output_bytes
-    check_room(board, report.constant_bytes, ram, "the network alone")
-    assert isinstance(program, AOTProgram)
-    return program
+    target, tuned = target_of(board), is_tuned(options.model, options.tuned)
+    answers = read_tuned(options.model, options.tuned, target).answers if tuned else {}
+    return compile_for(*graph, board, level, {ANSWERS: answers})
 
 
 def _specs(program: AOTProgram) -> list[TensorSpec]:

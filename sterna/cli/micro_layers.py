@@ -7,13 +7,11 @@ from sterna.cli.failures import UsageError
 from sterna.cli.micro_memory import names_of
 from sterna.cli.pictures import bars
 from sterna.driver.aot_factory import AOTProgram
-from sterna.micro.example import run_example
+from sterna.micro.firmware import run_counted
 from sterna.micro.platforms.boards import Board
 from sterna.micro.project import GeneratedProject
 from sterna.support.table import lay_out
 
-# An instruction takes a nanosecond of QEMU's time.
-PER_SECOND = 1e9
 WIDTH, NAME = 20, 48
 
 
@@ -30,13 +28,11 @@ def count_layers(
     project: GeneratedProject, program: AOTProgram, board: Board, seconds: int
 ) -> list[dict[str, Any]]:
     """Build the program so that kernels are timed, run it, and build it again as it was."""
-    project.build({"compile_definitions": ["-DSTERNA_PROFILE"]})
-    made = run_example(project, {"count_instructions": True}, seconds=seconds)
+    _, counts = run_counted(project, board, seconds)
     project.build()
-    per_tick = PER_SECOND / board.more["clock"]
     return [
-        {"kernel": name, "layers": list(layers), "instructions": round(ticks * per_tick)}
-        for (name, layers), ticks in zip(program.kernels, made.kernel_ticks, strict=True)
+        {"kernel": name, "layers": list(layers), "instructions": count}
+        for (name, layers), count in zip(program.kernels, counts, strict=True)
     ]
 
 

@@ -18,6 +18,8 @@ from sterna.cli.inputs import add_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, expect_folder, parse_count, parse_target
 from sterna.cli.output import progress, show
 from sterna.ir.transform import PassContext
+from sterna.micro.firmware import PER_SECOND, expect_counter, target_of
+from sterna.micro.platforms.boards import Board, find_board
 from sterna.model.arguments import TensorSpec
 from sterna.model.compile_model import BESIDE
 from sterna.model.import_and_build import narrowed
@@ -72,6 +74,11 @@ def add_to(commands: "Subparsers") -> None:
         "--ray", metavar="ADDRESS",
         help="a Ray cluster, whose machines build and time at once: HOST:PORT of its head, or auto",
     )
+    parser.add_argument(
+        "--board",
+        help="a microcontroller's, such as mps2_an386: candidates become firmware, whose "
+        "instructions QEMU counts; `sterna micro` takes what was found",
+    )
     parser.add_argument("--plot", metavar="FILE.svg", help="draw what each round gained")
     parser.set_defaults(run=run)
 
@@ -100,9 +107,10 @@ def run(options: argparse.Namespace) -> int:
     output = options.output or str(Path(options.model).with_suffix(BESIDE))
     expect_folder("-o", output)
     expect_folder("--plot", options.plot)
-    target = parse_target(options.target)
+    board = _board(options)
+    target = parse_target(options.target) if board is None else target_of(board)
     device = _device(options)
-    if device is None and options.ray is None and not runs_here(target):
+    if board is None and device is None and options.ray is None and not runs_here(target):
         raise UnsupportedError(
             f"target '{options.target}' is another machine than this; --rpc HOST:PORT --key KEY "
             "names a tracker and the device that it lends, --ray ADDRESS a cluster of such machines"
@@ -110,7 +118,8 @@ def run(options: argparse.Namespace) -> int:
     level = 3 if options.opt_level is None else options.opt_level
     with progress(options), stage("import the model"):
         module, params = import_model(
-            options.model, dict(options.shape), None, fixed=dict(options.fix)
+            options.model, dict(options.shape), None, fixed=dict(options.fix),
+            for_microcontroller=board is not None,
         )
         if options.precision not in (None, "float32"):
             module, params = narrowed(module, params, options.precision, target), {}
@@ -120,12 +129,35 @@ def run(options: argparse.Namespace) -> int:
     database = TuningDatabase(output)
     with PassContext(level), SearchDisplay(options) as display:
         found = tune(module, params, target, database, given, budget, display.tell, level,
-                     options.threads, device, workers=_workers(options))
+                     options.threads, device, workers=_workers(options), board=options.board)
+    show_time = show_seconds if board is None else _show_instructions
     if options.plot:
         Path(options.plot).write_text(draw_history(found.history), "utf-8")
     data = _data(found, output)
-    show(options, data, lambda: _text(found, output, options.plot))
+    show(options, data, lambda: _text(found, output, options.plot, show_time))
     return 0
+
+
+def _board(options: argparse.Namespace) -> Board | None:
+    """The board that firmware is for, whose instructions QEMU counts."""
+    if options.board is None:
+        return None
+    others = [("--rpc", options.rpc), ("--ray", options.ray), ("--precision", options.precision)]
+    for name, given in others:
+        if given is not None:
+            raise UsageError(f"--board and {name} do not go together: QEMU runs the firmware here")
+    if options.target is not None and parse_target(options.target).kind.name != "c":
+        raise UsageError(f"--board: networks for boards are C, not '{options.target}'")
+    _, board = find_board(options.board)
+    try:
+        expect_counter(board)
+    except ValueError as error:
+        raise UsageError(f"--board: {error}") from None
+    return board
+
+
+def _show_instructions(seconds: float) -> str:
+    return f"{seconds * PER_SECOND:,.0f} instructions"
 
 
 def _device(options: argparse.Namespace) -> RemoteDevice | None:
@@ -207,8 +239,10 @@ def _data(found: Outcome, output: str) -> dict[str, Any]:
     }
 
 
-def _text(found: Outcome, output: str, plot: str | None) -> str:
-    before, after = show_seconds(found.default_seconds), show_seconds(found.seconds)
+def _text(
+    found: Outcome, output: str, plot: str | None, show_time: Callable[[float], str]
+) -> str:
+    before, after = show_time(found.default_seconds), show_time(found.seconds)
     speedup, trials = 1 / found.ratio, count(len(found.trials), "trial")
     lines = [f"untuned {before}, tuned {after}: {speedup:.3f} x, {trials}"]
     if found.failed:

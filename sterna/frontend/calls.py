@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sterna.frontend.limits import MOST_WORK
-from sterna.ir.types import TensorType, TupleType, flatten_type
+from sterna.ir.types import Dim, TensorType, TupleType, flatten_type
 from sterna.relay.arrays import from_numpy
 from sterna.relay.builders import builder
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, TupleWrapper
@@ -119,7 +119,7 @@ def fields_of(expr: RelayExpr) -> list[RelayExpr]:
     return parts(expr, len(kind.fields))
 
 
-def reshape(data: RelayExpr, shape: Sequence[int]) -> RelayExpr:
+def reshape(data: RelayExpr, shape: Sequence[Dim]) -> RelayExpr:
     """Data in a shape whose numbers mean themselves; -1 is what is left."""
     return call("reshape", data, tuple(shape), allowzero=-1 not in shape)
 

@@ -153,11 +153,14 @@ class GraphImporter:
             return unmade
         except ValueError as error:
             text = str(error)
+            names_it = text.startswith("node '")
             if isinstance(error, UndecidedError):
-                raise
+                if names_it:
+                    raise
+                raise UndecidedError(f"{node}: {text}") from error
             if any(_is_open(self.values.get(name)) for name in node.reads):
                 raise UndecidedError(f"{node}: {text}") from error
-            if text.startswith("node '"):
+            if names_it:
                 raise
             raise ValueError(f"{node}: {text}") from error
         except InternalError:

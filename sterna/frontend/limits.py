@@ -10,8 +10,10 @@ MOST_DIMENSIONS = 64
 # How deep graphs may lie in each other, and functions call each other.
 DEEPEST = 64
 
-# What functions that call functions and loops in loops may grow to: nodes, and bytes.
+# What functions that call functions and loops in loops may grow to: nodes, and bytes. A file of few
+# nodes is given fewer, so that a small one does not keep an importer busy for minutes.
 MOST_NODES, MOST_BYTES = 200_000, 1 << 31
+_NODES_OF_ANY_FILE, _NODES_FOR_EACH = 10_000, 100
 
 # What an operator whose results each read many elements may read in all to be computed here.
 MOST_WORK = 1 << 24
@@ -34,6 +36,11 @@ def count_of(dims: Iterable[int], bits: int, what: str) -> int:
     if count * bits > 8 * LARGEST or any(extent > LARGEST for extent in extents):
         raise ValueError(f"{what} has the shape {extents}, which no memory holds")
     return count
+
+
+def most_nodes(written: int) -> int:
+    """How many nodes a model may grow to in whose file so many are written."""
+    return min(MOST_NODES, _NODES_OF_ANY_FILE + _NODES_FOR_EACH * written)
 
 
 def expect_moderate(count: int, what: str) -> None:

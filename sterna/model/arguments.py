@@ -100,12 +100,16 @@ def fitting_array(spec: TensorSpec, value: Any) -> Any:
 def readable_array(array: Array, dtype: str) -> Any:
     """A NumPy array as the runtime reads it: in place where it can, else a copy."""
     if array.dtype.isbuiltin != 1:  # elements that NumPy itself lacks
-        return _of_other_elements(array, dtype)
+        return shared_array(array, dtype)
     return array if _lies_well(array) else nd_array(array)
 
 
-def _of_other_elements(array: Array, dtype: str) -> NDArray:
-    if array.dtype.itemsize * 8 != DataType(dtype).bits or not _lies_well(array):
+def shared_array(array: Array, dtype: str) -> NDArray:
+    """An array of the runtime over a NumPy array: in place where it can, else a copy."""
+    if array.dtype.isbuiltin == 1 and array.flags.carray:
+        return from_dlpack(array)
+    is_own = array.dtype.isbuiltin == 1 or array.dtype.itemsize * 8 == DataType(dtype).bits
+    if not is_own or not _lies_well(array):
         return from_numpy(array)  # the runtime packs what NumPy gives a byte
     shared: NDArray = array_over(array.shape, dtype, cpu(0), array.ctypes.data, array)
     return shared

@@ -150,7 +150,7 @@ def _job(
     assert isinstance(target, str | Target)
     wanted = target_of(target)
     context = PassContext.current().at_level(opt_level, SIZES[size])
-    found = models.read_tuned(model, tuned, wanted) if _is_tuned(model, tuned) else None
+    found = models.read_tuned(model, tuned, wanted) if is_tuned(model, tuned) else None
     if found is not None:
         context = context.with_config({ANSWERS: found.answers | context.config.get(ANSWERS, {})})
     narrow = None if precision == PRECISIONS[0] else precision
@@ -180,7 +180,7 @@ def _written(value: Any) -> list[Any]:
     return [str(array.dtype), array.tolist()]
 
 
-def _is_tuned(model: Any, tuned: "str | os.PathLike[str] | None") -> bool:
+def is_tuned(model: Any, tuned: "str | os.PathLike[str] | None") -> bool:
     """Whether there are records to look into, which loads what reads them."""
     beside = isinstance(model, str | os.PathLike) and Path(model).with_suffix(BESIDE).is_file()
     return tuned is not None or beside

@@ -91,6 +91,11 @@ class OpenModel(CompiledModel):
         self.outputs = tuple(trace.outputs)
         self._roots: OrderedDict[Any, _Step] = OrderedDict()
         self._lock = threading.RLock()
+        self._names = dict.fromkeys(each.name for each in self.inputs).keys()
+        self._takes_arrays = all(e.dtype is not None and not e.is_sequence for e in self.inputs)
+        self._checked: set[Any] = set()
+        """Shapes and types that fit."""
+        self._any_shape = any(_is_open(each) for each in self.inputs)
         self.compiled = 0 if symbolic is None else 1
         """How many programs have been compiled."""
 
@@ -117,22 +122,34 @@ class OpenModel(CompiledModel):
 
     def __call__(self, *args: Any, **named: Any) -> Any:
         """Run it on inputs by place or by name; gives one result, or a tuple of several."""
-        results = self._called(arranged(self.inputs, args, named))
+        results = self._called(self._given(args, named))
         return results[0] if len(results) == 1 else tuple(results)
 
     def run(self, inputs: Mapping[str, Any]) -> dict[str, Any]:
         """Run it on inputs by name; gives the outputs by name."""
-        results = self._called(arranged(self.inputs, (), inputs))
+        results = self._called(self._given((), inputs))
         return dict(zip(self.outputs, results, strict=True))
 
+    def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Given]:
+        """What it is called with, by input; where these are arrays, nothing is to be arranged."""
+        values = {**dict(zip(self._names, args, strict=False)), **named}
+        is_whole = self._takes_arrays and len(args) + len(named) == len(values)
+        if is_whole and values.keys() == self._names and _are_arrays(values):
+            return values
+        return arranged(self.inputs, args, named)
+
     def _called(self, given: dict[str, Given]) -> list[Any]:
-        check_inputs(self.inputs, given, self.ranges)
-        values = tensors_of(given)
         key = _shapes(given)
+        if key not in self._checked:
+            check_inputs(self.inputs, given, self.ranges)
+            if len(self._checked) < MOST_KEPT:
+                self._checked.add(key)
+        values = tensors_of(given)
         if self._symbolic is not None:
             special = self._roots.get(key)
-            if special is None:
+            if special is None and self._any_shape:
                 self._background.met(key, lambda: self._prepare(key, given))
+            if special is None:
                 return self._symbolic(values)
         with self._lock:
             root = _kept(self._roots, key)
@@ -143,6 +160,8 @@ class OpenModel(CompiledModel):
                 return _grouped(step.outputs, results)
             values.update(zip(step.results, results[1:], strict=True))
             step = step.following.get(_key(results[0]))
+        if self._symbolic is not None:  # the specialisation holds for other values
+            return self._symbolic(tensors_of(given))
         with self._lock:
             return self._specialise(root, given)
 
@@ -232,6 +251,15 @@ class OpenModel(CompiledModel):
     def __repr__(self) -> str:
         takes = ", ".join(map(str, self.inputs))
         return f"OpenModel({takes}) -> ({', '.join(self.outputs)})"
+
+
+def _are_arrays(values: Mapping[str, Any]) -> bool:
+    return {*map(type, values.values())} == {np.ndarray}
+
+
+def _is_open(declared: OpenInput) -> bool:
+    """Whether an input takes more than one shape: only then is there one to specialise for."""
+    return declared.shape is None or any(isinstance(extent, str) for extent in declared.shape)
 
 
 def _nothing(values: Mapping[str, Array]) -> list[Array]:

@@ -2,6 +2,7 @@
 control flow, or by the operators' references where there is next to nothing to compute."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from sterna.driver import relay_build, vm_build
 from sterna.frontend.stages import HostFunction, function_of, is_cheap
 from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType, TupleType
+from sterna.model.arguments import shared_array
 from sterna.model.compiled_model import CompiledModel
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
@@ -124,8 +126,18 @@ class SymbolicRun:
 
     def run(self, values: Mapping[str, Any]) -> list[NDArray]:
         """The results as arrays of the runtime, which need not be copied to be given again."""
-        made = self._machine.invoke("main", *[values[name] for name in self.names])
+        made = self._machine.call("main", [_shared(values[name]) for name in self.names])
         return list(made) if isinstance(made, ADT) else [made]
+
+
+def _shared(value: Any) -> Any:
+    """An array as the machine reads it: in place where it lies well."""
+    return shared_array(value, _name_of(value.dtype)) if isinstance(value, np.ndarray) else value
+
+
+@cache
+def _name_of(dtype: np.dtype[Any]) -> str:
+    return dtype.name
 
 
 def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:

@@ -34,6 +34,13 @@ def taken_from(
     return made
 
 
+def broadcast_place(at: Index, given: Tensor) -> tuple[ExprLike, ...] | int:
+    """The element of an operand that broadcasting pairs with a place of the result."""
+    shape = dims_of(given)
+    own = zip(at[len(at) - len(shape) :], shape, strict=True)
+    return tuple(build.const(0) if extent == 1 else index for index, extent in own) or 0
+
+
 def as_index(value: Expr) -> Expr:
     """A number that a tensor holds, as a type that indices can be computed in."""
     return build.cast(INT64 if value.dtype.bits + value.dtype.is_uint > 32 else INT32, value)

@@ -10,10 +10,9 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import broadcast_shapes, of_kind, same_dtype, tensor
-from sterna.op.indexing import dims_of
+from sterna.op.indexing import broadcast_place
 from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.unary import erf_of
 from sterna.relay.arrays import Array
@@ -126,7 +125,7 @@ def _compute(name: str, formula: Formula) -> Callable[..., Tensor]:
         def fill(ib: IRBuilder, result: BufferVar, ins: list[BufferVar]) -> None:
             with loops(ib, out.shape, "i") as at:
                 numbers = [
-                    ib.let("x", build.cast(WIDE, source[_place(at, each)]))
+                    ib.let("x", build.cast(WIDE, source[broadcast_place(at, each)]))
                     for source, each in zip(ins, given, strict=True)
                 ]
                 made = formula(KernelKit(ib), *numbers)
@@ -135,13 +134,6 @@ def _compute(name: str, formula: Formula) -> Callable[..., Tensor]:
         return filled(out, given, fill, f"T_{name.rpartition('.')[2]}")
 
     return compute
-
-
-def _place(at: Sequence[Expr], given: Tensor) -> Any:
-    """The element that broadcasting pairs with a place of the result."""
-    shape = dims_of(given)
-    own = zip(at[len(at) - len(shape) :], shape, strict=True)
-    return tuple(build.const(0) if extent == 1 else index for index, extent in own) or 0
 
 
 def _reference(formula: Formula) -> Callable[..., Array]:

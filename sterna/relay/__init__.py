@@ -95,6 +95,7 @@ _WHERE = {
 # Modules, some of them of folders above this one.
 _MODULES = {
     "backend": "sterna.relay.backend",
+    "dataflow_pattern": "sterna.relay.dataflow_pattern",
     "frontend": "sterna.relay.frontend",
     "loops": "sterna.relay.loops",
     "prelude": "sterna.relay.prelude",

@@ -36,7 +36,14 @@ def fromtext(text: str) -> Any:
     """The module or expression that a text shows."""
     if not isinstance(text, str):
         raise TypeError(f"a graph is read from text, not from {type(text).__name__}")
-    return _Parser(text).whole()
+    parser = _Parser(text)
+    try:
+        return parser.whole()
+    except RecursionError:
+        where = place(text, parser.next.at)
+        raise ValueError(
+            f"{where}: the text is nested too deeply; give inner values names (%1 = ...)"
+        ) from None
 
 
 def parse(source: str, source_name: str = "from_string") -> IRModule:

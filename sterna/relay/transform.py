@@ -32,6 +32,7 @@ from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.inline import Inline, InlineGlobals
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
+from sterna.relay.passes.merge_composite import MergeComposite
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
@@ -51,7 +52,8 @@ __all__ = [
     "EliminateCommonSubexpr", "FastMath", "FewerKernels", "FlattenAtrousConv", "FoldConstant",
     "FoldDeadChannels", "FoldExplicitPadding",
     "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
-    "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize", "Pass", "PassContext",
+    "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize",
+    "MergeComposite", "Pass", "PassContext",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
     "SimplifyInference", "SkipBorderTaps", "SumRows",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",

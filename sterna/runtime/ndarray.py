@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +23,7 @@ NumPyArray = npt.NDArray[Any]
 _CPU = cpu(0)
 
 
+@cache
 def _holder(dtype: DataType) -> np.dtype[Any]:
     """The NumPy type that holds an element, or its bits where NumPy lacks the type."""
     if dtype.lanes != 1:

@@ -293,6 +293,10 @@ class VirtualMachine:
                 raise ValueError(f"'{func_name}' takes {params}; set_input has not given all")
         return self._given(self._invoke(func_name, *given))
 
+    def call(self, func_name: str, values: Sequence[NDArray]) -> Any:
+        """Call a function with its arguments in order, which the machine reads where they lie."""
+        return self._given(self._invoke(func_name, *values))
+
     def run(self, *args: Any, **kwargs: Any) -> Any:
         """Call main."""
         return self.invoke("main", *args, **kwargs)

@@ -15,6 +15,7 @@ from sterna.schedule.loops import (
 )
 from sterna.schedule.registry import generic_schedule
 from sterna.schedule.row_stages import rows_of, schedule_row_by_row
+from sterna.schedule.transpose_tile import holds_squares, transpose_intrinsic
 from sterna.te import ComputeOp, IterVar, Operation, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 from sterna.tir.intrinsics import INTRINSICS
@@ -24,6 +25,8 @@ LINE_BITS = 512
 # A side of the squares that are transposed in registers, and the least extent that has some.
 LARGEST_SIDE = 8
 SMALLEST_TILE = 4
+# Rows of a transposed result that are written together, each in a page of its own.
+ROWS_OF_PAGES = 32
 # Vectors that collect a sum side by side.
 CHAINS = 4
 # Registers that this many side by side need: each has some values, and all share coefficients.
@@ -276,7 +279,8 @@ def _all_read_across(stage: Stage) -> IterVar | None:
 def _transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
     """Transposes by register tiles: vectors along what is read, then vectors along the result.
 
-    Tiles that fill a line of the result follow each other.
+    Tiles that fill a line of the result follow each other. Rows of the result may lie in pages of
+    their own, of which a processor knows the places of some: so many rows are written together.
     """
     out = stage.op.output(0)
     place = list(stage.op.axis).index(across)
@@ -284,14 +288,21 @@ def _transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
     made.transform_layout(lambda *at: [*at[:place], *at[place + 1 :], at[place]])
     *outer, last = stage.op.axis
     across = outer.pop(place)
-    side = min(kernel.processor.lanes(out.dtype), LARGEST_SIDE)
+    lanes = kernel.processor.lanes(out.dtype)
+    side = max(SMALLEST_TILE, min(lanes, LARGEST_SIDE)) if lanes > 1 else 1
     rows = min(side, extents_of([across])[0])
+    whole = rows == side <= extents_of([last])[0]
+    in_registers = whole and holds_squares(out.dtype, side)
     lines, within = stage.split(last, factor=max(side, LINE_BITS // max(8, out.dtype.bits)))
     squares, lane = stage.split(within, factor=side)
     tiles, row = stage.split(across, factor=rows)
-    stage.reorder(*outer, lines, tiles, squares, row, lane)
-    stage.unroll(row)
-    stage.vectorize(lane)
+    groups, tile = stage.split(tiles, factor=max(1, ROWS_OF_PAGES // rows))
+    stage.reorder(*outer, groups, lines, tile, squares, row, lane)
+    if in_registers:
+        stage.tensorize(row, transpose_intrinsic(str(out.dtype), side, "local"))
+    else:
+        stage.unroll(row)
+        stage.vectorize(lane)
     made.compute_at(stage, squares)
     *_, column, along = made.op.axis
     if rows < SMALLEST_TILE:  # channels that lie side by side: whole rows of them are vectors
@@ -299,7 +310,7 @@ def _transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
     else:
         made.unroll(column)
         made.vectorize(along)
-    for loop in (lines, tiles, squares):
+    for loop in (groups, lines, tile, squares):
         stage.pragma(loop, "loop_partition_hint", True)
     if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
         parallelise(stage, outer, extents_of(outer))

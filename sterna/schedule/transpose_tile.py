@@ -2,7 +2,8 @@
 
 Pairs of rows are interleaved, then pairs of what that gave exchange halves of four numbers, halves
 of eight and so on: each step is a single instruction where vectors have 128 bits, and stays within
-these on wider ones as long as it can.
+these on wider ones as long as it can. Numbers of fewer than 32 bits are interleaved again and
+again, each row with that half the rows away: every step is one instruction on 128 bits.
 """
 
 from functools import cache
@@ -16,6 +17,9 @@ from sterna.te.intrin import TensorIntrin
 from sterna.tir import decl_buffer, ir_builder
 
 SIDES = (4, 8, 16)
+# The side of squares of numbers with fewer than 32 bits: a row of them has 64 or 128 bits.
+NARROW_SIDE = 8
+VECTOR_BITS = 128
 
 
 def side_of_squares(processor: Processor, dtype: DataType, *sizes: int) -> int | None:
@@ -25,18 +29,23 @@ def side_of_squares(processor: Processor, dtype: DataType, *sizes: int) -> int |
     return lanes if fits else None
 
 
+def holds_squares(dtype: DataType, side: int) -> bool:
+    """Whether squares of this side and type have steps here."""
+    return side == NARROW_SIDE if dtype.bits in (8, 16) else dtype.bits == 32 and side in SIDES
+
+
 @cache
-def transpose_intrinsic(dtype: str, side: int) -> TensorIntrin:
-    """transposed[column, row] = data[row, column] of a square."""
+def transpose_intrinsic(dtype: str, side: int, scope: str = "global") -> TensorIntrin:
+    """transposed[column, row] = data[row, column] of a square that lies in a scope."""
     shape = (side, side)
     data = placeholder(shape, dtype, name="data")
     transposed = compute(shape, lambda column, row: data[row, column], name="transposed")
     binds = {
         tensor: decl_buffer(
-            shape, dtype, tensor.op.name, offset_factor=1,
+            shape, dtype, tensor.op.name, offset_factor=1, scope=place,
             strides=[var(f"{tensor.op.name}_row"), 1],
         )
-        for tensor in (data, transposed)
+        for tensor, place in ((data, scope), (transposed, "global"))
     }
 
     def write(ins: Any, outs: Any) -> Any:
@@ -44,6 +53,10 @@ def transpose_intrinsic(dtype: str, side: int) -> TensorIntrin:
         rows: list[Expr] = [
             builder.let(f"row{n}", ins[0].vload((n, 0), f"{dtype}x{side}")) for n in range(side)
         ]
+        if DataType(dtype).bits < 32:
+            for row, made in enumerate(_zipped(builder, rows)):
+                builder.emit(outs[0].vstore((row, 0), made))
+            return builder.get()
         for distance, picks in _steps(side):
             for one in (n for n in range(side) if not n & distance):
                 pair = (rows[one], rows[one + distance])
@@ -54,6 +67,32 @@ def transpose_intrinsic(dtype: str, side: int) -> TensorIntrin:
         return builder.get()
 
     return decl_tensor_intrin(transposed.op, write, name="transpose", binds=binds)
+
+
+def _zipped(builder: ir_builder.IRBuilder, rows: list[Expr]) -> list[Expr]:
+    """The columns of a square: each row is interleaved with that half of the rows away.
+
+    Rows of 64 bits become half as many vectors of 128 bits at first.
+    """
+    side = len(rows)
+    rounds = side.bit_length() - 1
+    if short := side * rows[0].dtype.bits < VECTOR_BITS:
+        whole = tuple(n for lane in range(side) for n in (lane, lane + side))
+        rows = [
+            builder.let(f"pair{n}", Shuffle((rows[n], rows[n + side // 2]), whole))
+            for n in range(side // 2)
+        ]
+    for _ in range(rounds - short):
+        half, lanes = len(rows) // 2, rows[0].dtype.lanes
+        low = tuple(n for lane in range(lanes // 2) for n in (lane, lane + lanes))
+        high = tuple(n + lanes // 2 for n in low)
+        rows = [
+            builder.let(f"zip{n}", Shuffle((rows[n], rows[n + half]), picks))
+            for n in range(half) for picks in (low, high)
+        ]
+    if not short:
+        return rows
+    return [Shuffle((row,), tuple(range(at, at + side))) for row in rows for at in (0, side)]
 
 
 Picks = tuple[tuple[int, ...], tuple[int, ...]]

@@ -89,9 +89,11 @@ class GPUGenerator(KernelCodeGenerator):
         """The host's functions, and a program of the kernels of each."""
         on_host: list[PrimFunc] = []
         programs: list[DeviceProgram] = []
+        wanted = [b.alignment for function in functions for b in function.buffers if b is not None]
+        alignment = max([self.alignment, *wanted])
         for function in functions:
             if function.attrs.get("packed"):
-                checks = _DeviceChecks(target.kind.device_type, self.alignment)
+                checks = _DeviceChecks(target.kind.device_type, alignment)
                 on_host.append(function.with_body(checks.rewrite(function.body)))
                 continue
             own, parts = split_host_device(function)

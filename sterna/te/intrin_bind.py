@@ -22,7 +22,7 @@ class View:
     first: tuple[Expr, ...]
     dims: Dims
     is_ours: bool
-    """Whether the buffer is allocated by the loops."""
+    """Whether the buffer can be as aligned as it should be."""
 
 
 class Binding:

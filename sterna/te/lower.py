@@ -58,6 +58,11 @@ class Lowering:
     def __init__(self, schedule: Schedule, args: Sequence[Argument], name: str) -> None:
         self.schedule = schedule
         self.name = name
+        self.on_device = any(
+            how.bind_thread is not None
+            for stage in schedule.stages for how in stage.iter_var_attrs.values()
+        )
+        """Whether threads of a device run it, so that arrays lie in its memory."""
         self.args = list(args)
         self.bounds: Bounds = infer_bounds(schedule)
         self.analyzer: Analyzer = self.bounds.analyzer

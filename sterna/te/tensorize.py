@@ -175,7 +175,8 @@ class _Tensorization:
                 f"{tensor.name} is kept in a rolling buffer, in which a tile does not lie in one "
                 "piece"
             )
-        is_ours = any(buffer is made for made in place.allocates)
+        # Arrays of a device are as aligned as its memory: a launch checks it.
+        is_ours = any(buffer is made for made in place.allocates) or lowering.on_device
         return View(buffer, lowering.local_indices(place, first), dims, is_ours)
 
     # ---- statements ----

@@ -8,8 +8,9 @@ threads come to; an index outside its buffer. Lanes of a warp that hand values o
 other there, which orders nothing that they do to memory.
 """
 
+import functools
 import itertools
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable
 from typing import Any
 
 import numpy as np
@@ -17,25 +18,34 @@ import numpy as np
 from sterna.ir import expr as E
 from sterna.tir import interpreter
 from sterna.tir import stmt as S
+from sterna.tir.device_blocks import Block
+from sterna.tir.device_meanings import CALLS, COLLECTIVES, WAITS, cluster_of
+from sterna.tir.device_threads import (
+    DataRaceError,
+    Given,
+    Meeting,
+    Steps,
+    Stop,
+    Thread,
+    Threads,
+)
+from sterna.tir.fragments import WARP, fragments_in
 from sterna.tir.interpreter import _Interpreter, _lane
 from sterna.tir.memory import Pointer, garbage
 from sterna.tir.passes.split_host_device import (
     GIVE_WORKSPACE_BACK,
     TAKE_WORKSPACE,
+    TENSOR_MAPS,
     launch_of,
     split_host_device,
 )
 from sterna.tir.stmt import Buffer, PrimFunc, Stmt
+from sterna.tir.tensor_maps import TensorMap
 from sterna.tir.threads import BLOCKS, LAUNCHED, THREADS, is_barrier, is_shared, rank_of_scope
 
-WARP = 32
-"""Lanes of a warp."""
 _BARRIER, _SHUFFLE = "a barrier", "a shuffle"
-"""Where a thread stops until others have come there too."""
-
-
-class DataRaceError(RuntimeError):
-    """Two threads touch an element, and nothing says in which order."""
+_APART = 1024
+"""Arrays in shared memory begin at multiples of so many bytes."""
 
 
 def run_on_device(func: PrimFunc, *args: Any, seed: int = 0) -> None:
@@ -62,20 +72,21 @@ class _Grid(_Interpreter):
     def __init__(self, kernel: PrimFunc, seed: int) -> None:
         super().__init__({}, {}, seed)
         self.kernel = kernel
-        self.block = self.thread = -1
-        self.open: dict[int, tuple[int, bool]] = {}
-        """Addresses that threads of the block have touched since the last barrier: who, and
-        whether it was written. -1: several have read it."""
+        self.threads = Threads(kernel.name, self.random, self._enter)
+        self.thread = self._nobody = Thread(-1, None, {})
+        self.fragments = fragments_in(kernel.body)
         self.grid: dict[int, tuple[int, bool]] = {}
-        """The same of blocks, since the launch."""
-        self.given: dict[int, Any] = {}
-        """By the lanes of a warp: what they hand on, and what they did when all had come."""
-        self.handed: dict[int, Any] = {}
+        """Addresses that blocks have touched since the launch: who, and whether it was written.
+        -1: several have read it."""
+        self.stops: dict[int, tuple[Stmt, bool]] = {}
+        """By the identities of statements: whether threads may wait inside."""
 
     def launch(self, args: tuple[Any, ...]) -> None:
         self.caller = self.kernel.name
-        for var, buffer, arg in zip(self.kernel.params, self.kernel.buffers, args, strict=True):
-            self.values[id(var)] = arg
+        maps = self.kernel.attrs.get(TENSOR_MAPS, {})
+        pairs = zip(self.kernel.params, self.kernel.buffers, args, strict=True)
+        for place, (var, buffer, arg) in enumerate(pairs):
+            self.values[id(var)] = TensorMap.of(arg, maps[place]) if place in maps else arg
             if buffer is not None:
                 self.values[id(buffer.data)] = arg
         body, threads = self.kernel.body, {}
@@ -85,82 +96,87 @@ class _Grid(_Interpreter):
         extents = dict(zip(LAUNCHED, (*launch_of(self.kernel).grid, *launch_of(self.kernel).block),
                            strict=True))
         sizes = {tag: self.expr(extent) for tag, extent in extents.items()}
-        blocks = list(itertools.product(*[range(sizes[tag]) for tag in BLOCKS]))
-        self.random.shuffle(blocks)
+        clusters = self._clusters([sizes[tag] for tag in BLOCKS], cluster_of(body))
+        self.random.shuffle(clusters)
         whole = dict(self.values)
-        for self.block, place in enumerate(blocks):
-            values = dict(whole)
-            self._enter(values, threads, BLOCKS, place)
-            self._share(values, body)
-            own = []
-            for at in itertools.product(*[range(sizes[tag]) for tag in THREADS]):
-                mine = dict(values)
-                self._enter(mine, threads, THREADS, at)
-                own.append((mine, self.steps(body)))
-            self._run_block(own)
+        # Numbers of threads count along x first.
+        inside = [at[::-1] for at in itertools.product(
+            *[range(sizes[tag]) for tag in reversed(THREADS)])]
 
-    def _enter(
-        self, values: dict[int, Any], threads: dict[str, E.Var], tags: tuple[str, ...],
-        at: tuple[int, ...],
-    ) -> None:
-        for tag, number in zip(tags, at, strict=True):
-            if tag in threads:
-                values[id(threads[tag])] = number
+        def begin() -> list[Thread]:
+            return [] if not clusters else [
+                thread for block in clusters.pop()
+                for thread in self._begin(block, whole, body, threads, inside)
+            ]
 
-    def _share(self, values: dict[int, Any], body: Stmt) -> None:
-        """Memory that the threads of a block have in common."""
+        blocks = [block for cluster in clusters for block in cluster]
+        self.threads.run(begin)
+        for block in blocks:
+            block.finish()
+
+    def _clusters(self, sizes: list[int], together: int) -> list[list[Block]]:
+        """The blocks of the grid, those that run together beside each other."""
+        places = [at[::-1] for at in itertools.product(*[range(n) for n in reversed(sizes)])]
+        found = []
+        for first in range(0, len(places), together):
+            cluster: list[Block] = []
+            for place in range(first, min(first + together, len(places))):
+                cluster.append(Block(place, places[place], cluster))
+            found.append(cluster)
+        return found
+
+    def _begin(
+        self, block: Block, whole: dict[int, Any], body: Stmt, threads: dict[str, E.Var],
+        inside: list[tuple[int, ...]],
+    ) -> list[Thread]:
+        values = dict(whole)
+        _bind(values, threads, BLOCKS, block.place)
+        self._share(block, values, body)
+        block.threads = len(inside)
+        made = []
+        for number, at in enumerate(inside):
+            mine = Thread(number, block, dict(values))
+            _bind(mine.values, threads, THREADS, at)
+            mine.steps = self.steps(body)
+            made.append(mine)
+        return made
+
+    def _enter(self, thread: Thread) -> None:
+        self.thread, self.values = thread, thread.values
+
+    def _share(self, block: Block, values: dict[int, Any], body: Stmt) -> None:
+        """Memory that the threads of a block have in common: one piece, which arrays are in."""
+        self.values = values
         stack: list[Any] = [body]
+        arrays: list[tuple[Buffer, int, Any]] = []
+        size = 0
         while stack:
             node = stack.pop()
             if isinstance(node, S.Allocate) and is_shared(node.buffer.scope):
-                self.values = values
                 count = 1
                 for extent in node.buffer.shape:
                     count *= self.expr(extent)
-                values[id(node.buffer.data)] = garbage(count, node.buffer.dtype)
+                made = garbage(count, node.buffer.dtype)
+                size += -size % _APART
+                arrays.append((node.buffer, size, made))
+                size += made.memory.nbytes
             stack.extend(node.children())
-
-    def _run_block(self, threads: list[tuple[dict[int, Any], Iterator[str]]]) -> None:
-        """Every thread up to the next barrier, until all have ended."""
-        while threads:
-            warps = [range(n, min(n + WARP, len(threads))) for n in range(0, len(threads), WARP)]
-            self.random.shuffle(warps)
-            self.open.clear()
-            waiting = sum(self._run_warp(threads, warp) for warp in warps)
-            self._check_all(waiting, len(threads), _BARRIER, "block")
-            threads = threads if waiting else []
-
-    def _run_warp(
-        self, threads: list[tuple[dict[int, Any], Iterator[str]]], warp: range
-    ) -> int:
-        """Every lane up to the next barrier; how many wait there."""
-        while True:
-            order = list(warp)
-            self.random.shuffle(order)
-            self.handed, self.given = self.given, {}
-            stops = []
-            for number in order:
-                self.values, steps = threads[number]
-                self.thread = number
-                stops.append(next(steps, ""))
-            self._check_all(stops.count(_SHUFFLE), len(warp), _SHUFFLE, "warp")
-            if _SHUFFLE not in stops:
-                self.given = {}
-                return stops.count(_BARRIER)
-
-    def _check_all(self, waiting: int, count: int, what: str, whose: str) -> None:
-        if waiting and waiting < count:
-            raise DataRaceError(
-                f"{self.kernel.name}: {waiting} of {count} threads of a {whose} wait at {what} "
-                "that the others do not come to"
-            )
+        block.shared = np.full(size, 0xCD, np.uint8)
+        for buffer, start, made in arrays:
+            piece = block.shared[start : start + made.memory.nbytes].view(made.memory.dtype)
+            piece[:] = made.memory
+            values[id(buffer.data)] = Pointer(piece, 0, made.packed)
 
     # ---- statements, which may stop at barriers ----
 
-    def steps(self, stmt: Stmt) -> Iterator[str]:
-        """Do a statement; stops at each barrier, and where lanes hand values on."""
-        if is_barrier(stmt):
-            yield _BARRIER
+    def steps(self, stmt: Stmt) -> Steps:
+        """Do a statement; stops where threads wait."""
+        if not self._may_stop(stmt):
+            self.stmt(stmt)
+        elif is_barrier(stmt):
+            block = self.thread.block
+            yield Meeting(("barrier", block.number), block.threads, _BARRIER, "block",
+                          finish=lambda _: block.open.clear())
         elif isinstance(stmt, S.SeqStmt):
             for part in stmt.stmts:
                 yield from self.steps(part)
@@ -174,11 +190,11 @@ class _Grid(_Interpreter):
             if taken is not None:
                 yield from self.steps(taken)
         elif isinstance(stmt, S.LetStmt):
-            if isinstance(stmt.value, E.Call) and stmt.value.op in _LANES:
-                self.values[id(stmt.var)] = yield from self._shuffle(stmt.value)
-            else:
-                self.values[id(stmt.var)] = self.expr(stmt.value)
+            self.values[id(stmt.var)] = yield from self._value(stmt.value)
             yield from self.steps(stmt.body)
+        elif isinstance(stmt, S.Evaluate):
+            self.current = stmt
+            yield from self._value(stmt.value)
         elif isinstance(stmt, S.Allocate):
             if not is_shared(stmt.buffer.scope):
                 count = 1
@@ -188,23 +204,56 @@ class _Grid(_Interpreter):
             yield from self.steps(stmt.body)
         elif isinstance(stmt, S.AttrStmt):
             yield from self.steps(stmt.body)
-        elif not isinstance(stmt, S.AssertStmt):
-            self.stmt(stmt)
+        elif isinstance(stmt, S.Tensorized):
+            yield from self.steps(stmt.meaning)
 
-    def _shuffle(self, call: E.Call) -> Generator[str, None, Any]:
-        """What another lane has; one's own where there is no such lane."""
-        _, value, other, width, _ = (self.expr(arg) for arg in call.args)
-        lane = self.thread % WARP
-        self.given[lane] = value
-        yield _SHUFFLE
-        first = lane - lane % width
-        found = _LANES[call.op](lane, other, width)
-        return self.handed[found if first <= found < first + width else lane]
+    def _may_stop(self, stmt: Stmt) -> bool:
+        """Whether a statement must be taken apart: threads wait inside, or it is not run at all."""
+        known = self.stops.get(id(stmt))
+        if known is None:
+            stack: list[Any] = [stmt]
+            found = False
+            while stack and not found:
+                node = stack.pop()
+                found = isinstance(node, S.AssertStmt | S.Allocate | S.Tensorized) or (
+                    isinstance(node, E.Call) and node.op in _STOPS
+                )
+                stack.extend(node.children())
+            known = self.stops[id(stmt)] = stmt, found
+        return known[1]
+
+    def _value(self, expr: E.Expr) -> Generator[Stop, Any, Any]:
+        """What an expression is, of which others may have a part."""
+        if not isinstance(expr, E.Call) or expr.op not in _STOPS:
+            return self.expr(expr)
+        if expr.op in _LANES:
+            return (yield self._meeting(expr, WARP, _SHUFFLE, "warp", _shuffled(expr.op)))
+        if expr.op in COLLECTIVES:
+            row = COLLECTIVES[expr.op]
+            name = {WARP: "warp"}.get(row.threads, "group of warps")
+            given: Callable[[Given], list[Any] | None] = functools.partial(row.perform, self, expr)
+            return (yield self._meeting(expr, row.threads, expr.op, name, given))
+        return (yield from WAITS[expr.op](self, expr))
+
+    def _meeting(
+        self, expr: E.Call, threads: int, what: str, whose: str,
+        finish: Callable[[Given], list[Any] | None],
+    ) -> Meeting:
+        """Where neighbouring threads do something together, each with its own arguments."""
+        first = self.thread.number // threads * threads
+        count = min(threads, self.thread.block.threads - first)
+        given = [self.expr(arg) for arg in expr.args]
+        key = (self.thread.block.number, threads, first, expr.op)
+        return Meeting(key, count, what, whose, given, finish)
 
     # ---- memory, with who has touched it ----
 
     def expr(self, expr: E.Expr) -> Any:
-        return self.load(expr) if isinstance(expr, S.BufferLoad) else super().expr(expr)
+        if isinstance(expr, S.BufferLoad):
+            return self.load(expr)
+        if isinstance(expr, E.Call) and expr.op in CALLS:
+            return CALLS[expr.op](self, expr)
+        return super().expr(expr)
 
     def stmt(self, stmt: Stmt) -> None:
         if not isinstance(stmt, S.BufferStore):
@@ -229,10 +278,18 @@ class _Grid(_Interpreter):
         values = [self.expr(index) for index in indices]
         for lane in range(max((index.dtype.lanes for index in indices), default=1)):
             at = self.element(buffer, [_lane(value, lane) for value in values])
-            address = at.memory.ctypes.data + at.offset * at.memory.itemsize
-            self._touch(self.open, address, self.thread, writes, buffer, "threads of a block")
+            self.touch(at.memory, (at.offset,), buffer, self.thread.number, writes)
+
+    def touch(
+        self, memory: Any, places: Iterable[int], buffer: Buffer, who: int, writes: bool
+    ) -> None:
+        """Note that a thread, or below -1 a warp, reads or writes elements."""
+        start, size, block = memory.ctypes.data, memory.itemsize, self.thread.block
+        for place in places:
+            address = start + place * size
+            self._touch(block.open, address, who, writes, buffer, "threads of a block")
             if not is_shared(buffer.scope):
-                self._touch(self.grid, address, self.block, writes, buffer, "blocks")
+                self._touch(self.grid, address, block.number, writes, buffer, "blocks")
 
     def _touch(
         self, known: dict[int, tuple[int, bool]], address: int, who: int, writes: bool,
@@ -252,6 +309,14 @@ class _Grid(_Interpreter):
         known[address] = (who if other == who else -1), written or writes
 
 
+def _bind(
+    values: dict[int, Any], threads: dict[str, E.Var], tags: tuple[str, ...], at: tuple[int, ...]
+) -> None:
+    for tag, number in zip(tags, at, strict=True):
+        if tag in threads:
+            values[id(threads[tag])] = number
+
+
 # Whose value a lane takes: by its own number, the one it names, and the lanes of a group.
 _LANES: dict[str, Callable[[int, int, int], int]] = {
     "tvm_warp_shuffle": lambda lane, other, width: lane - lane % width + other % width,
@@ -259,5 +324,24 @@ _LANES: dict[str, Callable[[int, int, int], int]] = {
     "tvm_warp_shuffle_down": lambda lane, other, width: lane + other,
     "tvm_warp_shuffle_xor": lambda lane, other, width: lane ^ other,
 }
+_STOPS = frozenset({"storage_sync", *_LANES, *COLLECTIVES, *WAITS})
+"""What threads may wait at."""
+
+
+def _shuffled(op: str) -> Callable[[Given], list[Any] | None]:
+    """What another lane has; one's own where there is no such lane."""
+
+    def finish(lanes: Given) -> list[Any]:
+        values = {thread.number % WARP: given[1] for thread, given in lanes}
+        answers = []
+        for thread, (_, _, other, width, _) in lanes:
+            lane = thread.number % WARP
+            first = lane - lane % width
+            found = _LANES[op](lane, other, width)
+            answers.append(values[found if first <= found < first + width else lane])
+        return answers
+
+    return finish
+
 
 __all__ = ["DataRaceError", "run_on_device"]

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import HANDLE, Call, Expr, IntImm, StringImm
+from sterna.ir.expr import HANDLE, INT32, Call, Expr, IntImm, StringImm
 from sterna.support.dtype import DataType
 from sterna.tir.intrinsics import INTRINSICS
 from sterna.tir.stmt import Buffer, BufferLoad
@@ -113,14 +113,22 @@ def _call_llvm(op: str, dtype: str, name: str, args: tuple[Any, ...]) -> Expr:
 
 
 def call_intrin(dtype: str, func_name: str, *args: Any) -> Expr:
-    """Calls one of the functions in sterna/tir/intrinsics.py, whose name may start with tir."""
-    name = func_name.removeprefix("tir.")
+    """Calls one of the functions in sterna/tir/intrinsics.py, whose name may start with tir.
+
+    dtype is "" or "void" where nothing comes of the call.
+    """
+    name = _CLASSIC.get(func_name.removeprefix("tir."), func_name.removeprefix("tir."))
     row = INTRINSICS.get(name)
     if row is None:
         raise ValueError(f"there is no intrinsic '{func_name}'")
     if row.arity not in (-1, len(args)):
         raise ValueError(f"{func_name} takes {row.arity} arguments, not {len(args)}")
-    return Call(DataType(dtype), name, tuple(build.as_expr(arg) for arg in args))
+    kind = INT32 if dtype in ("", "void") else DataType(dtype)
+    return Call(kind, name, tuple(build.as_expr(arg) for arg in args))
+
+
+# What the classic interface calls by another name.
+_CLASSIC = {"tvm_storage_sync": "storage_sync"}
 
 
 def reinterpret(dtype: str, value: Any) -> Expr:

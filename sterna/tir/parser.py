@@ -41,7 +41,11 @@ def parse(text: str) -> PrimFunc:
     if not lines:
         raise ParseError("line 1, column 1: expected a function, found nothing")
     parser = _Parser(lines)
-    func = parser.function()
+    try:
+        func = parser.function()
+    except RecursionError:
+        number = lines[min(parser.at, len(lines)) - 1].number
+        raise ParseError(f"line {number}, column 1: the text is nested too deeply") from None
     if parser.at < len(lines):
         raise lines[parser.at].expected("the end of the text")
     return func

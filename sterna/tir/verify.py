@@ -34,6 +34,7 @@ from sterna.ir.expr import (
 from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
+from sterna.tir.fragments import FRAGMENT_OPS
 from sterna.tir.intrinsics import INTRINSICS
 from sterna.tir.printer import usual_type
 from sterna.tir.stmt import (
@@ -75,7 +76,7 @@ _FREE_TYPES = frozenset({
     "storage_sync", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
     "tvm_warp_shuffle_xor", "tvm_warp_activemask", "wgmma_registers", "settle", "load_pair",
     "fetch_quad", "keep_words", "store_words", "take_ticket", "add_count", "await_count",
-    *WARPGROUP_OPS,
+    *WARPGROUP_OPS, *FRAGMENT_OPS,
 })
 
 

@@ -173,10 +173,10 @@ def in_turns(ours: RunningNetwork, theirs: RunningNetwork, seconds: float) -> Me
             first = ours.run()
             runs.append((first, theirs.run()))
         if len(runs) % LEAST_PAIRS == 0:
-            found = _sorted(ours.described, theirs.described, runs)
+            found = by_layer(ours.described, theirs.described, runs)
             if _all_said(found):
                 return found
-    return _sorted(ours.described, theirs.described, runs)
+    return by_layer(ours.described, theirs.described, runs)
 
 
 def expect_close(place: int, got: Array, want: Array) -> None:
@@ -201,7 +201,7 @@ def _all_said(found: Measured) -> bool:
     )
 
 
-def _sorted(
+def by_layer(
     ours: Described, theirs: Described, runs: Sequence[tuple[Array, Array]]
 ) -> Measured:
     """The times by layer, without what the machine did to one run of a pair."""

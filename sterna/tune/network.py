@@ -92,21 +92,10 @@ class BuiltNetwork:
     def _of(
         cls, factory: GraphExecutorFactoryModule, target: Target, asked: Scope, answers: Answers
     ) -> "BuiltNetwork":
-        found = unique_kernels(factory.ir_mod["main"], f"tvmgen_{factory.libmod_name}").functions
-        functions = {name: f for name, f in found.items() if not is_view(f)}
-        scopes = {name: scope_of(function) for name, function in functions.items()}
-        texts = {
-            name: f"{structural_hash(function)} {answers_text(answers_of(scopes[name], answers))}"
-            for name, function in functions.items()
-        }
         names = [_function_of(node) for node in running_nodes(factory.graph_json)]
-        asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
-        described = Described(
-            _questions(asked, asked_by_kernels),
-            tuple(scopes.get(name, "") for name in names),
-            tuple(texts.get(name, "") for name in names),
-        )
-        return cls(factory, target, described)
+        return cls(factory, target, describe(
+            factory.ir_mod, factory.libmod_name, names, target, asked, answers
+        ))
 
     def here(self) -> "RunningNetwork":
         """The network, ready to run on this machine."""
@@ -183,6 +172,26 @@ class RunningNetwork:
         self.executor.module["run_timed"](self._times)
         seconds: Array = self._times.numpy()[self._running] * 1e-9
         return seconds
+
+
+def describe(
+    network: IRModule, module_name: str, names: Sequence[str], target: Target, asked: Scope,
+    answers: Answers,
+) -> Described:
+    """What is known of a network whose nodes run the kernels of these names, in order."""
+    found = unique_kernels(network["main"], f"tvmgen_{module_name}").functions
+    functions = {name: f for name, f in found.items() if not is_view(f)}
+    scopes = {name: scope_of(function) for name, function in functions.items()}
+    texts = {
+        name: f"{structural_hash(function)} {answers_text(answers_of(scopes[name], answers))}"
+        for name, function in functions.items()
+    }
+    asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
+    return Described(
+        _questions(asked, asked_by_kernels),
+        tuple(scopes.get(name, "") for name in names),
+        tuple(texts.get(name, "") for name in names),
+    )
 
 
 def running_nodes(graph_json: str) -> list[dict[str, Any]]:

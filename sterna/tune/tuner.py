@@ -68,19 +68,21 @@ def tune(
     device: RemoteDevice | None = None,
     only: Collection[str] | None = None,
     workers: Callable[[Path], Workers] = Worker,
+    board: str | None = None,
 ) -> Outcome:
     """Search faster answers for a network on this machine or on a device, and keep them.
 
     inputs: what it is run on; drawn at random where they are not given. only: the layers that are
     tuned, by their scopes; all if it is not given. workers: who builds and times, from the folder
-    that describes the network; a process here if they are not given. What the database knows is
+    that describes the network; a process here if they are not given. board: a microcontroller's,
+    such as mps2_an386, whose instructions QEMU counts. What the database knows is
     where the search begins; an interrupt (Ctrl-C) ends it with everything kept.
     """
     limits = budget or Budget()
     given = random_inputs(network_inputs(mod, params)) if inputs is None else inputs
     with tempfile.TemporaryDirectory(prefix="sterna-tune-") as name:
         folder = Path(name)
-        write_network(folder, mod, params, target, given, opt_level, threads, device)
+        write_network(folder, mod, params, target, given, opt_level, threads, device, board)
         worker = workers(folder)
         try:
             return search_network(

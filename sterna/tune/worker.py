@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from sterna.ir.module import IRModule
 from sterna.ir.serialize import load_json, save_json
@@ -17,6 +17,7 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.runtime import load_param_dict, save_param_dict, set_num_threads
 from sterna.target import Target, register
 from sterna.target.kind import registered
+from sterna.tune.board import BoardBench
 from sterna.tune.lines import LineProcess, ProcessEnded, ProcessSilent
 from sterna.tune.measure import Bench, Measured, RemoteDevice, WrongResult
 from sterna.tune.network import Answers
@@ -28,26 +29,51 @@ _MODULE, _PARAMS, _INPUTS, _ABOUT = "module.json", "params.bin", "inputs.bin", "
 def write_network(
     folder: Path, mod: IRModule, params: Mapping[str, Any], target: Target,
     inputs: Mapping[str, Array], opt_level: int = 3, threads: int | None = None,
-    device: RemoteDevice | None = None,
+    device: RemoteDevice | None = None, board: str | None = None,
 ) -> None:
-    """Everything that a worker must know, as files."""
+    """Everything that a worker must know, as files; board: that it is firmware for."""
     (folder / _MODULE).write_text(save_json(mod), "utf-8")
     (folder / _PARAMS).write_bytes(save_param_dict(dict(params)))
     (folder / _INPUTS).write_bytes(save_param_dict(dict(inputs)))
     about = {"target": str(target), "opt_level": opt_level, "threads": threads,
-             "targets": registered(),
+             "targets": registered(), "board": board,
              "device": None if device is None else asdict(device)}
     (folder / _ABOUT).write_text(json.dumps(about), "utf-8")
+
+
+class Comparing(Protocol):
+    """A network that is built under answers and timed beside itself."""
+
+    def compare(self, incumbent: Answers, challenger: Answers, seconds: float) -> Measured:
+        """Both in turns."""
+
+
+def read_comparing(folder: Path) -> Comparing:
+    """The network that was written to a folder, for this machine, a device or a board."""
+    board = _about(folder)["board"]
+    if board is None:
+        return read_network(folder)
+    return BoardBench(_module(folder), _params(folder), board, read_inputs(folder),
+                      _about(folder)["opt_level"])
 
 
 def read_network(folder: Path) -> Bench:
     """The network that was written to a folder, ready to be built."""
     target, inputs = read_target(folder), read_inputs(folder)
     about = _about(folder)
-    params = load_param_dict((folder / _PARAMS).read_bytes())
-    mod = load_json((folder / _MODULE).read_text("utf-8"))
     device = None if about["device"] is None else RemoteDevice(**about["device"])
-    return Bench(mod, params, target, inputs, about["opt_level"], device)
+    return Bench(
+        _module(folder), _params(folder), target, inputs, about["opt_level"], device
+    )
+
+
+def _module(folder: Path) -> IRModule:
+    made: IRModule = load_json((folder / _MODULE).read_text("utf-8"))
+    return made
+
+
+def _params(folder: Path) -> dict[str, Any]:
+    return dict(load_param_dict((folder / _PARAMS).read_bytes()))
 
 
 def read_target(folder: Path) -> Target:
@@ -103,13 +129,13 @@ def serve() -> None:
     """Answer requests until there are no more."""
     output = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may get between the answers
-    bench = read_network(Path(sys.argv[3]))
+    bench = read_comparing(Path(sys.argv[3]))
     for line in sys.stdin.buffer:
         output.write(json.dumps(_answer(bench, json.loads(line))).encode() + b"\n")
         output.flush()
 
 
-def _answer(bench: Bench, request: Mapping[str, Any]) -> dict[str, Any]:
+def _answer(bench: Comparing, request: Mapping[str, Any]) -> dict[str, Any]:
     return answer_of(
         lambda: bench.compare(request["incumbent"], request["challenger"], request["seconds"])
     )

@@ -4,7 +4,10 @@ import io
 import xml.etree.ElementTree
 from pathlib import Path
 
+import numpy as np
+import onnx
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 from rich.console import Console
 
 from sterna.cli.tune import search_table
@@ -12,6 +15,7 @@ from sterna.tune import Budget, Progress, TuningDatabase
 from sterna.tune.chart import draw_history
 from sterna.tune.search import LayerProgress
 from tests.cli.conftest import Sterna
+from tests.support import require_program
 
 
 def test_a_model_is_tuned(sterna: Sterna, folder: Path) -> None:
@@ -22,6 +26,32 @@ def test_a_model_is_tuned(sterna: Sterna, folder: Path) -> None:
     assert (folder / "search.svg").read_text().startswith("<svg")
     again = sterna("compile", "dense.onnx", "-o", "dense.tar")
     assert again.status == 0 and not again.err
+
+
+def test_a_network_for_a_board_is_tuned_by_instructions(sterna: Sterna, folder: Path) -> None:
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    save_convolution(folder / "conv.onnx")
+    done = sterna("tune", "conv.onnx", "--board", "mps2_an386", "--trials", "1", "--json")
+    assert done.status == 0, done.err
+    counts = [done.data[f"{which}_seconds"] * 1e9 for which in ("untuned", "tuned")]
+    assert counts[1] <= counts[0] < 500_000 and done.data["trials"] == 1 and not done.data["failed"]
+    built = sterna("micro", "conv.onnx", "--board", "mps2_an386", "--layers", "--json")
+    assert built.status == 0 and not built.err, built.err
+    counted = sum(row["instructions"] for row in built.data["layers"])
+    assert counted == pytest.approx(counts[1], rel=1e-3), "what was found is what is built"
+
+
+def save_convolution(path: Path) -> None:
+    """Four channels of 8 x 8 pixels to eight."""
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [1, channels, 8, 8])
+            for name, channels in (("x", 4), ("y", 8))]
+    weights = np.random.default_rng(0).standard_normal((8, 4, 3, 3)).astype("float32")
+    node = helper.make_node("Conv", ["x", "w"], ["y"], pads=[1, 1, 1, 1])
+    graph = helper.make_graph([node], "conv", ends[:1], ends[1:],
+                              [numpy_helper.from_array(weights, "w")])
+    onnx.save(helper.make_model(graph, ir_version=8, opset_imports=[helper.make_opsetid("", 17)]),
+              path)
 
 
 def test_minutes_limit_the_time(sterna: Sterna, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +84,10 @@ def test_where_a_search_stands_is_shown() -> None:
     ("words", "message"),
     [
         (("--minutes", "0"), "'0' is no number of minutes above 0"),
+        (("--board", "mps2_an38"), "there is no board 'mps2_an38'; did you mean mps2_an38"),
+        (("--board", "mps2_an386", "--target", "llvm"), "networks for boards are C, not 'llvm'"),
+        (("--board", "mps2_an386", "--ray", "auto"), "--board and --ray do not go together"),
+        (("--board", "microbit"), "SysTick that it knows"),
         (("--rpc", "nowhere"), "'nowhere' is no HOST:PORT"),
         (("--rpc", "here:9190"), "--rpc and --key go together"),
         (("--rpc", "here:9190", "--key", "board"), "--rpc: say what the device is"),

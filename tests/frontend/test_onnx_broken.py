@@ -328,6 +328,7 @@ def test_functions_that_go_round_or_grow(monkeypatch: pytest.MonkeyPatch) -> Non
             helper.make_node(f"F{i - 1}", ["m"], ["b"], domain="own"),
         ]
         levels.insert(0, function(f"F{i}", *twice))
+    refused(calling(*levels[-16:]), r"make more than 13\d00 nodes")
     monkeypatch.setattr(limits, "MOST_NODES", 2000)
     refused(calling(*levels), "make more than 2000 nodes")
     deep = [function("F0", helper.make_node("Neg", ["a"], ["b"]))]

@@ -8,8 +8,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+import sterna
 from sterna.frontend import from_onnx
 from sterna.frontend.onnx.model import inner_graphs
+from sterna.frontend.open_shapes import UndecidedError
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.support.errors import OpNotImplemented
 from tests.frontend.support import compare, model_of, run_imported, run_reference
@@ -97,6 +99,20 @@ def test_loops_without_a_near_end(monkeypatch: pytest.MonkeyPatch) -> None:
     fail(ValueError, r"node 'round'.*more than 2 iterations", "Less", "", "")
     fail(ValueError, r"node 'round' .*whether it goes on depends on the model's inputs", "Less", "",
          "go")
+
+
+def test_a_loop_of_many_rounds_stays_a_loop() -> None:
+    node = helper.make_node("Loop", ["most", "", "first"], ["last"], body=graph(
+        [helper.make_node("Add", ["total", "one"], ["next"]),
+         helper.make_node("Identity", ["go"], ["more"])],
+        [("i", INT, ()), ("go", BOOL, ()), ("total", FLOAT, (2,))],
+        [("more", BOOL, ()), ("next", FLOAT, (2,))], {"one": np.float32(1)},
+    ))
+    first = floats(2)
+    model = model_of([node], {"first": first}, {"most": np.int64(3000)}, ["last"], 17)
+    with pytest.raises(UndecidedError, match=r"more than 1000 iterations.*sterna.compile"):
+        from_onnx(model)
+    np.testing.assert_allclose(sterna.compile(model)(first), first + 3000, rtol=1e-5)
 
 
 def test_an_operator_without_converter_in_a_loop() -> None:

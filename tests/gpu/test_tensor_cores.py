@@ -112,6 +112,17 @@ def test_warps_of_other_gpus_multiply_by_themselves(arch: str, name: str) -> Non
     assert assemble(ptx, arch).spilled_bytes == 0
 
 
+@requires_ptxas
+@pytest.mark.parametrize("shape", [(100, 136, 520), (128, 768, 768), (4096, 4096, 512)])
+def test_float32_goes_to_tensor_cores_where_the_target_allows_it(
+    shape: tuple[int, int, int]
+) -> None:
+    ptx, _ = build(dense(*shape, "float32"), f"{HOPPER} -tf32=1")
+    assert "k8.f32.tf32.tf32" in ptx and "fma.rn.f32" not in ptx
+    made = assemble(ptx, "sm_90a")
+    assert made.spilled_bytes == 0 and "serialized" not in made.words
+
+
 @pytest.mark.parametrize("shape", [(49, 500, 4607), (64, 64, 12)])
 def test_rows_that_are_no_whole_chunks_go_another_way(shape: tuple[int, int, int]) -> None:
     """Copies take rows of multiples of 16 bytes."""

@@ -266,3 +266,19 @@ def test_threads_share_a_model() -> None:
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(run, [1, 2, 1, 2, 2, 1]))
     assert compiled.compiled == 1
+
+
+def test_values_that_decide_extents_are_served_by_one_program() -> None:
+    """However many elements are found, nothing is compiled anew, and inputs are not written to."""
+    model = model_of(
+        [helper.make_node("NonZero", ["x"], ["y"])], [info("x", (3, 40))], [info("y", (2, "n"), INT)]
+    )
+    compiled = sterna.compile(model)
+    for count in (0, 1, 17, 120):
+        given = RNG.permutation(np.arange(120) < count).astype("float32").reshape(3, 40)
+        kept = given.copy()
+        agree(compiled, model, x=given)
+        agree(compiled, model, x=given[:, ::-1])
+        np.testing.assert_array_equal(compiled(given), np.array(np.nonzero(given)))
+        np.testing.assert_array_equal(given, kept)
+    assert compiled.compiled == 1

@@ -169,6 +169,7 @@ def test_printing_leaves_large_constants_out() -> None:
         ("def @main() { 1f", "expected '}', found 'the end'"),
         ("def @main() { 1f } def @main() { 1f }", "@main is defined twice"),
         ("", "expected an expression"),
+        ("def @main() { " + "(" * 50_000, "nested too deeply"),
     ],
 )
 def test_what_is_wrong_is_shown_with_its_place(text: str, message: str) -> None:

@@ -1,19 +1,28 @@
 """Squares turned over their diagonals in registers, against NumPy."""
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import te
+from sterna import relay, te
+from sterna.contrib import graph_executor
 from sterna.schedule.kernel import Processor
-from sterna.schedule.transpose_tile import SIDES, side_of_squares, transpose_intrinsic
+from sterna.schedule.transpose_tile import (
+    NARROW_SIDE,
+    SIDES,
+    side_of_squares,
+    transpose_intrinsic,
+)
 from sterna.support.dtype import DataType
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
-@pytest.mark.parametrize("side", SIDES)
-@pytest.mark.parametrize("dtype", ["float32", "int32"])
-def test_turned(side: int, dtype: str, target: str) -> None:
+@pytest.mark.parametrize(("dtype", "side"), [
+    *[(dtype, side) for dtype in ("float32", "int32") for side in SIDES],
+    *[(dtype, NARROW_SIDE) for dtype in ("uint8", "int8", "int16", "float16")],
+])
+def test_turned(dtype: str, side: int, target: str) -> None:
     rows, columns = 2 * side, 3 * side
     data = te.placeholder((2, rows, 3, columns), dtype, name="data")
     made = te.compute((2, columns, rows), lambda b, c, r: data[b, r, 1, c], name="made")
@@ -23,7 +32,7 @@ def test_turned(side: int, dtype: str, target: str) -> None:
     (down, inner), (along, innermost) = (stage.split(axis, factor=side) for axis in (column, row))
     stage.reorder(batch, along, down, inner, innermost)
     stage.tensorize(inner, transpose_intrinsic(dtype, side))
-    given = np.arange(2 * rows * 3 * columns).reshape(2, rows, 3, columns).astype(dtype)
+    given = (np.arange(2 * rows * 3 * columns) % 251).reshape(2, rows, 3, columns).astype(dtype)
     out = tvm.nd.empty((2, columns, rows), dtype)
     tvm.build(schedule, [data, made], target=target)(tvm.nd.array(given), out)
     np.testing.assert_array_equal(out.numpy(), given[:, :, 1].transpose(0, 2, 1))
@@ -36,3 +45,23 @@ def test_which_squares_fit() -> None:
     assert side_of_squares(Processor(512, 32), float32, 64, 24) is None
     assert side_of_squares(Processor(512, 32), half, 64, 128) is None
     assert side_of_squares(Processor(32, 8), float32, 64, 128) is None
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "bfloat16", "float32", "int64"])
+@pytest.mark.parametrize(("shape", "axes"), [
+    ((2, 16, 24), (0, 2, 1)), ((37, 45), (1, 0)), ((5, 37), (1, 0)), ((37, 5), (1, 0)),
+    ((9, 4, 70), (2, 0, 1)), ((3, 70), (1, 0)),
+])
+def test_transposes_of_any_type_and_size(
+    dtype: str, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    given = relay.var("given", shape=shape, dtype=dtype)
+    module = relay.build(
+        tvm.IRModule.from_expr(relay.Function([given], relay.transpose(given, axes))), "llvm"
+    )
+    executor = graph_executor.GraphModule(module["default"](tvm.cpu()))
+    numbers = (np.arange(np.prod(shape)) % 251).reshape(shape)
+    data = tvm.nd.array(numbers.astype(ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype))
+    executor.run(given=data)
+    want = data.numpy().transpose(axes)
+    np.testing.assert_array_equal(executor.get_output(0).numpy(), want)

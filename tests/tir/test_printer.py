@@ -87,6 +87,12 @@ def test_errors_say_where_and_what(text: str, message: str) -> None:
         parse(text)
 
 
+def test_text_that_is_nested_too_deeply() -> None:
+    text = 'def main(A: Buffer[(4,), "float32"]):\n    A[0] = ' + "(" * 50_000
+    with pytest.raises(ParseError, match=r"line 2.*nested too deeply"):
+        parse(text)
+
+
 def test_damaged_text_gives_a_function_or_a_parse_error() -> None:
     text = repr(everything())
     generator = random.Random(3)

@@ -123,7 +123,7 @@ def test_a_workload_is_tuned(tmp_path: Path, capsys: pytest.CaptureFixture[str])
     given = arrays_of(args)
     sterna.build(schedule, args, "llvm")(*given)
     np.testing.assert_allclose(given[3], given[0] @ given[1] + given[2], rtol=1e-5)
-    assert "s[out].parallel(" in task.print_best(log)
+    assert "own_schedule([A, B, C, out], " in task.print_best(log)
     auto_scheduler.measure_record.distill_record_file(log, tmp_path / "best.json")
     assert len((tmp_path / "best.json").read_text().splitlines()) == 1
     # What is in a log is not measured again.

@@ -10,6 +10,7 @@ from sterna.codegen.llvm.types import memory_type, symbol, value_type, vector_ty
 from sterna.codegen.nvptx import early
 from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.barriers import is_one_warp, of_one_warp
+from sterna.codegen.nvptx.fragments import FRAGMENTS, words_of
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
 from sterna.codegen.nvptx.mathematics import MATHEMATICS
 from sterna.codegen.nvptx.register_products import REGISTER_PRODUCTS
@@ -26,6 +27,7 @@ from sterna.ir.expr import BinaryExpr, Call, Expr, Min, Select, Var
 from sterna.ir.node import Node
 from sterna.support.dtype import DataType
 from sterna.tir.effects import calls
+from sterna.tir.fragments import Fragment, fragments_in, is_fragment
 from sterna.tir.in_place import overlapping
 from sterna.tir.passes.split_host_device import TENSOR_MAPS, Launch, launch_of
 from sterna.tir.stmt import (
@@ -77,12 +79,15 @@ class KernelEmitter(StmtEmitter):
         self._marks: dict[int, str] = {}
         """By the identities of arrays: what their loads and stores are marked with."""
         self._only_read: set[int] = set()
+        self.fragments: dict[Buffer, Fragment] = {}
+        """What lanes of warps hold together."""
         self.written_out: set[int] = set()
         """The variables of loops that index registers, which have no addresses."""
 
     def kernel(self, function: PrimFunc) -> str:
         """The text of a kernel."""
         self.launch = launch_of(function)
+        self.fragments = fragments_in(function.body)
         self.noalias = bool(function.attrs.get("noalias", True))
         self.overlapping = overlapping(function)
         self.written_out = written_out(function.body)
@@ -280,6 +285,10 @@ class KernelEmitter(StmtEmitter):
                 )
             count *= number
         kind = f"[{max(count, 1)} x {memory_type(buffer.dtype)}]"
+        if is_fragment(buffer):
+            fragment = self.fragments.get(buffer)
+            words = 1 if fragment is None else -(-count // fragment.size) * words_of(fragment)
+            kind = f"[{words} x i32]"
         if is_shared(buffer.scope):
             self.bind(buffer.data, self._shared(buffer, kind))
         else:
@@ -373,7 +382,7 @@ _STMTS: dict[type[Stmt], Callable[[KernelEmitter, Any], None]] = {
     Allocate: KernelEmitter.allocate,
     AssertStmt: KernelEmitter.check,
 }
-_ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS, **REGISTER_PRODUCTS}
+_ROWS = {**DEVICE_INTRINSICS, **MATHEMATICS, **WARPGROUPS, **REGISTER_PRODUCTS, **FRAGMENTS}
 # Whoever is given an element's address may write there.
 _TAKES_ADDRESSES = frozenset({"address_of", "store_bits"})
 _OF_THE_HOST = frozenset({"call_packed", "call_extern", "call_pure_extern", "try_call"})

@@ -4,9 +4,12 @@ Registers have no addresses: an array of a thread becomes registers where every 
 number, as it is once the loops over its indices are written out.
 """
 
+from collections.abc import Iterable
+
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Let, Var
 from sterna.ir.node import Node
+from sterna.tir.fragments import NUMBERED, bytes_of_a_thread, element_of
 from sterna.tir.stmt import Allocate, Buffer, BufferLoad, BufferStore, For, LetStmt, Stmt
 from sterna.tir.threads import is_shared
 
@@ -25,9 +28,11 @@ def written_out(body: Stmt) -> set[int]:
     search.visit(body)
     found: set[int] = set()
     left = _MOST_BYTES
-    smallest_first = sorted(search.loops.items(), key=lambda entry: entry[0].known_bytes or 0)
+    smallest_first = sorted(
+        search.loops.items(), key=lambda entry: bytes_of_a_thread(entry[0]) or 0
+    )
     for buffer, loops in smallest_first:
-        left -= 0 if buffer in search.in_memory else buffer.known_bytes or 0
+        left -= 0 if buffer in search.in_memory else bytes_of_a_thread(buffer) or 0
         if left >= 0 and buffer not in search.in_memory:
             found |= {id(var) for var in loops}
     return found
@@ -58,12 +63,15 @@ class _Search:
             self.visit(node.body)
             return
         elif isinstance(node, BufferLoad | BufferStore):
-            self.access(node)
+            self.access(node.buffer, node.indices)
+        elif isinstance(node, Call) and node.op in NUMBERED:
+            for place, behind in NUMBERED[node.op]:
+                self.access(element_of(node.args[place]).buffer, (node.args[behind],))
         for child in node.children():
             self.visit(child)
 
     def allocate(self, buffer: Buffer) -> None:
-        size = buffer.known_bytes
+        size = bytes_of_a_thread(buffer)
         if not is_shared(buffer.scope) and size is not None and size <= _MOST_BYTES:
             self.private.add(buffer)
 
@@ -81,15 +89,15 @@ class _Search:
         self.visit(loop.body)
         self.steps = before
 
-    def access(self, node: BufferLoad | BufferStore) -> None:
-        if node.buffer not in self.private:
+    def access(self, buffer: Buffer, indices: Iterable[Expr]) -> None:
+        if buffer not in self.private:
             return
-        for index in node.indices:
+        for index in indices:
             found = self.depends_on(index)
             if found is None:
-                self.in_memory.add(node.buffer)
+                self.in_memory.add(buffer)
             else:
-                self.loops.setdefault(node.buffer, set()).update(found)
+                self.loops.setdefault(buffer, set()).update(found)
 
     def depends_on(self, expr: Expr) -> frozenset[Var] | None:
         """The loops that say what an expression is; None if they do not say it alone."""

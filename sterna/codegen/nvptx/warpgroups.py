@@ -53,7 +53,7 @@ def _plain(text: str, constraints: str = "") -> Writer:
     return write
 
 
-def _number(expr: Call, place: int) -> int:
+def number_of(expr: Call, place: int) -> int:
     value = build.int_value(expr.args[place])
     assert value is not None, f"{expr.op} takes a number that is known"
     return value
@@ -63,14 +63,14 @@ def _immediate(text: str) -> Writer:
     """One instruction with the call's arguments in its text."""
 
     def write(emitter: Any, expr: Call) -> str:
-        numbers = [_number(expr, place) for place in range(len(expr.args))]
+        numbers = [number_of(expr, place) for place in range(len(expr.args))]
         write_asm(emitter, text.format(*numbers), "")
         return zero(expr.dtype)
 
     return write
 
 
-def _box(first: int, count: int) -> str:
+def box(first: int, count: int) -> str:
     return "{" + ", ".join(f"${first + place}" for place in range(count)) + "}"
 
 
@@ -78,7 +78,7 @@ def _tma_load(emitter: Any, expr: Call) -> str:
     to, barrier, map_, *at = [emitter.expr(arg) for arg in expr.args]
     text = (
         f"cp.async.bulk.tensor.{len(at)}d.shared::cluster.global.mbarrier::complete_tx::bytes "
-        f"[$0], [$2, {_box(3, len(at))}], [$1];"
+        f"[$0], [$2, {box(3, len(at))}], [$1];"
     )
     places = [f"i32 {place}" for place in at]
     write_asm(emitter, text, ",".join(["r", "r", "l", *["r"] * len(at)]),
@@ -93,7 +93,7 @@ def _tma_load_im2col(emitter: Any, expr: Call) -> str:
     taps = [f"i16 {writer.value(f'trunc i32 {place} to i16')}" for place in tap]
     text = (
         "cp.async.bulk.tensor.4d.shared::cluster.global.im2col.mbarrier::complete_tx::bytes "
-        f"[$0], [$2, {_box(3, 4)}], [$1], {_box(7, 2)};"
+        f"[$0], [$2, {box(3, 4)}], [$1], {box(7, 2)};"
     )
     write_asm(emitter, text, "r,r,l,r,r,r,r,h,h", f"i32 {to}", f"i32 {barrier}", f"ptr {map_}",
               *[f"i32 {place}" for place in pixel], *taps)
@@ -104,7 +104,7 @@ def _tma_store(emitter: Any, expr: Call) -> str:
     map_, source, *at = [emitter.expr(arg) for arg in expr.args]
     text = (
         f"cp.async.bulk.tensor.{len(at)}d.global.shared::cta.bulk_group "
-        f"[$0, {_box(2, len(at))}], [$1];"
+        f"[$0, {box(2, len(at))}], [$1];"
     )
     write_asm(emitter, text, ",".join(["l", "r", *["r"] * len(at)]), f"ptr {map_}",
               f"i32 {source}", *[f"i32 {place}" for place in at])
@@ -116,7 +116,7 @@ def _wgmma(emitter: Any, expr: Call) -> str:
     kind = expr.args[0]
     assert isinstance(kind, StringImm)
     name, depth = _KINDS[kind.value]
-    columns, writer = _number(expr, 1), emitter.writer
+    columns, writer = number_of(expr, 1), emitter.writer
     whole = kind.value in ("int8", "uint8")
     register, letter, total = ("i32", "r", "s32") if whole else ("float", "f", "f32")
     count = columns // 2
@@ -133,10 +133,10 @@ def _wgmma(emitter: Any, expr: Call) -> str:
     scale = "p" if adds is None else str(adds)
     tail = "" if whole else ", 1, 1"
     if kind.value in ("bfloat16", "float16"):
-        tail += f", {_number(expr, 6)}, {_number(expr, 7)}"
+        tail += f", {number_of(expr, 6)}, {number_of(expr, 7)}"
     text = (
         f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.{total}.{name}.{name} "
-        f"{_box(0, count)}, ${count}, ${count + 1}, {scale}{tail};"
+        f"{box(0, count)}, ${count}, ${count + 1}, {scale}{tail};"
     )
     given = [f"i64 {a}", f"i64 {b}"]
     inputs = ["l", "l"]
@@ -158,14 +158,14 @@ def _wgmma(emitter: Any, expr: Call) -> str:
 
 def _stmatrix(emitter: Any, expr: Call) -> str:
     to, *parts = [emitter.expr(expr.args[place]) for place in (0, *range(2, len(expr.args)))]
-    trans, count = ".trans" if _number(expr, 1) else "", len(parts)
-    text = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [$0], {_box(1, count)};"
+    trans, count = ".trans" if number_of(expr, 1) else "", len(parts)
+    text = f"stmatrix.sync.aligned.m8n8.x{count}{trans}.shared.b16 [$0], {box(1, count)};"
     constraints = ",".join(["r"] * (count + 1))
     write_asm(emitter, text, constraints, f"i32 {to}", *[f"i32 {part}" for part in parts])
     return zero(expr.dtype)
 
 
-def _array(emitter: Any, kind: str, address: str, count: int) -> list[str]:
+def array_of(emitter: Any, kind: str, address: str, count: int) -> list[str]:
     """The places of an array in private memory."""
     return [
         emitter.writer.value(f"getelementptr inbounds {kind}, ptr {address}, i64 {number}")
@@ -173,7 +173,7 @@ def _array(emitter: Any, kind: str, address: str, count: int) -> list[str]:
     ]
 
 
-def _results(emitter: Any, kind: str, made: str, places: list[str]) -> None:
+def put_results(emitter: Any, kind: str, made: str, places: list[str]) -> None:
     """Store what an instruction gives into private memory."""
     kinds = "{" + ", ".join([kind] * len(places)) + "}"
     for number, place in enumerate(places):
@@ -184,10 +184,10 @@ def _results(emitter: Any, kind: str, made: str, places: list[str]) -> None:
 def _ldmatrix(emitter: Any, expr: Call) -> str:
     to, source = (emitter.expr(arg) for arg in expr.args)
     made = write_asm(
-        emitter, f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {_box(0, 4)}, [$4];",
+        emitter, f"ldmatrix.sync.aligned.m8n8.x4.shared.b16 {box(0, 4)}, [$4];",
         "=r,=r,=r,=r,r", f"i32 {source}", result="{i32, i32, i32, i32}",
     )
-    _results(emitter, "i32", made, _array(emitter, "i32", to, 4))
+    put_results(emitter, "i32", made, array_of(emitter, "i32", to, 4))
     return zero(expr.dtype)
 
 
@@ -196,19 +196,19 @@ def _mma(emitter: Any, expr: Call) -> str:
     assert isinstance(kind, StringImm)
     name, writer = _KINDS[kind.value][0], emitter.writer
     sums, a, b = (emitter.expr(arg) for arg in expr.args[1:])
-    places = _array(emitter, "float", sums, 4)
-    words = [*_array(emitter, "i32", a, 4), *_array(emitter, "i32", b, 2)]
+    places = array_of(emitter, "float", sums, 4)
+    words = [*array_of(emitter, "i32", a, 4), *array_of(emitter, "i32", b, 2)]
     given = [f"i32 {writer.value(f'load i32, ptr {word}, align 4')}" for word in words]
     given += [f"float {writer.value(f'load float, ptr {place}, align 4')}" for place in places]
     text = (
         f"mma.sync.aligned.m16n8k16.row.col.f32.{name}.{name}.f32 "
-        f"{_box(0, 4)}, {_box(4, 4)}, {_box(8, 2)}, {_box(0, 4)};"
+        f"{box(0, 4)}, {box(4, 4)}, {box(8, 2)}, {box(0, 4)};"
     )
     made = writer.value(
         f'call {{float, float, float, float}} asm "{text}", "=f,=f,=f,=f,r,r,r,r,r,r,0,1,2,3"'
         f'({", ".join(given)}) convergent nounwind'
     )
-    _results(emitter, "float", made, places)
+    put_results(emitter, "float", made, places)
     return zero(expr.dtype)
 
 
@@ -245,7 +245,7 @@ def _load_quad(emitter: Any, expr: Call) -> str:
     to, source = (emitter.expr(arg) for arg in expr.args)
     kinds = "{float, float, float, float}"
     made = write_asm(
-        emitter, f"ld.shared.v4.f32 {_box(0, 4)}, [$4];", "=f,=f,=f,=f,r", f"i32 {source}",
+        emitter, f"ld.shared.v4.f32 {box(0, 4)}, [$4];", "=f,=f,=f,=f,r", f"i32 {source}",
         result=kinds,
     )
     for number in range(4):
@@ -263,7 +263,7 @@ def _send_quad(emitter: Any, expr: Call) -> str:
         values.append(f"float {emitter.writer.value(f'load float, ptr {place}, align 4')}")
     text = (
         "st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
-        f"[$0], {_box(2, 4)}, [$1];"
+        f"[$0], {box(2, 4)}, [$1];"
     )
     write_asm(emitter, text, "r,r,f,f,f,f", f"i32 {to}", f"i32 {barrier}", *values)
     return zero(expr.dtype)
@@ -271,7 +271,7 @@ def _send_quad(emitter: Any, expr: Call) -> str:
 
 def _multiply_quads(emitter: Any, expr: Call) -> str:
     sums, a, b = (emitter.expr(arg) for arg in expr.args[:3])
-    rows, columns, by_steps = (_number(expr, place) for place in (3, 4, 5))
+    rows, columns, by_steps = (number_of(expr, place) for place in (3, 4, 5))
     writer = emitter.writer
     writer.module.declare("llvm.fma.f32", "float", "float, float, float")
 
@@ -298,13 +298,13 @@ def _multiply_quads(emitter: Any, expr: Call) -> str:
 
 
 def _cluster_size(emitter: Any, expr: Call) -> str:
-    emitter.cluster = _number(expr, 0)
+    emitter.cluster = number_of(expr, 0)
     return zero(expr.dtype)
 
 
 def _registers(emitter: Any, expr: Call) -> str:
-    way = "inc" if _number(expr, 1) else "dec"
-    write_asm(emitter, f"setmaxnreg.{way}.sync.aligned.u32 {_number(expr, 0)};", "")
+    way = "inc" if number_of(expr, 1) else "dec"
+    write_asm(emitter, f"setmaxnreg.{way}.sync.aligned.u32 {number_of(expr, 0)};", "")
     return zero(expr.dtype)
 
 

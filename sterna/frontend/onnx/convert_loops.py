@@ -15,8 +15,8 @@ from sterna.relay.expr import RelayExpr, Var
 from sterna.relay.steps import Stack
 from sterna.support.errors import OpNotImplemented
 
-# More iterations than a graph can be made of.
-MOST_ITERATIONS = 10_000
+# More iterations than a graph is made of: the virtual machine runs such loops round by round.
+MOST_ITERATIONS = 1_000
 # A scan of few steps is faster as a part of the graph.
 SHORT_SCAN = 16
 
@@ -28,7 +28,10 @@ def _slice_at(data: RelayExpr, axis: int, index: int) -> RelayExpr:
 
 def _expect_few(count: int) -> None:
     if count > MOST_ITERATIONS:
-        raise ValueError(f"it has more than {MOST_ITERATIONS} iterations, too many for a graph")
+        raise UndecidedError(
+            f"it has more than {MOST_ITERATIONS} iterations, too many for a graph; sterna.compile "
+            "runs it as a loop"
+        )
 
 
 def _stacked(parts: Sequence[RelayExpr], axis: int = 0) -> RelayExpr:

@@ -2,9 +2,10 @@
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, dtype_of, parts, reshape
+from sterna.frontend.calls import call, cast, constant, dtype_of, parts, rank_of, reshape
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
+from sterna.relay.steps import Trim
 
 # The largest pixel times its weight, rather than the largest value between pixels.
 _ROI_MODE = {"avg": "avg", "max": "max_of_shares"}
@@ -63,6 +64,8 @@ def first_of(node: Node, data: RelayExpr, count: RelayExpr, axis: int) -> RelayE
     known = node.feeds.value_of(count)
     if known is not None:
         return call("strided_slice", data, (0,), (int(known.item()),), axes=(axis,))
+    if not node.feeds.values:
+        return Trim(data, count, axis % rank_of(data))
     zero, one = constant(np.zeros(1, "int64")), constant(np.ones(1, "int64"))
     return call("strided_slice", data, zero, cast(count, "int64"), one, axes=(axis,))
 

@@ -7,7 +7,6 @@ import onnx
 import onnx.defs
 from onnx import AttributeProto, FunctionProto, NodeProto, TypeProto
 
-from sterna.frontend import limits
 from sterna.frontend.calls import fields_of, is_sequence, type_of
 from sterna.frontend.onnx.model import inner_graphs, reads
 from sterna.relay.arrays import numpy_dtype
@@ -189,8 +188,8 @@ def _resolve(node: NodeProto, given: Mapping[str, AttributeProto], missing: set[
     node.attribute.extend(resolved)
 
 
-def expect_moderate_calls(nodes: Sequence[NodeProto], functions: Functions) -> None:
-    """The calls of functions in functions make no more nodes than an importer takes.
+def expect_moderate_calls(nodes: Sequence[NodeProto], functions: Functions, most: int) -> None:
+    """The calls of functions in functions make no more nodes than so many.
 
     Each function is counted once, so that a few of them that call each other often are refused
     before they are written out. Those that call themselves are told where they are met.
@@ -212,19 +211,31 @@ def expect_moderate_calls(nodes: Sequence[NodeProto], functions: Functions) -> N
         inside = sum(counts.get(other, 0) for other in called)
         counts[key] = len(functions[key].node) + inside
         waiting.pop()
-    if sum(counts[key] for key in _calls(nodes, functions)) > limits.MOST_NODES:
-        raise ValueError(f"the model's functions make more than {limits.MOST_NODES} nodes")
+    if sum(counts[key] for key in _calls(nodes, functions)) > most:
+        raise ValueError(f"the model's functions make more than {most} nodes")
+
+
+def nodes_written(nodes: Sequence[NodeProto], functions: Functions) -> int:
+    """How many nodes a file has, in its functions and in graphs inside of others too."""
+    bodies = [nodes, *(function.node for function in functions.values())]
+    return sum(1 for body in bodies for _ in _with_inner(body))
 
 
 def _calls(
     nodes: Sequence[NodeProto], functions: Functions
 ) -> Iterator[tuple[str, str, str]]:
     """The functions that nodes call, in graphs inside of them too, as often as they do."""
-    waiting = list(nodes)
-    while waiting:
-        node = waiting.pop()
+    for node in _with_inner(nodes):
         key = (node.domain, node.op_type, node.overload)
         if key in functions:
             yield key
+
+
+def _with_inner(nodes: Sequence[NodeProto]) -> Iterator[NodeProto]:
+    """The nodes, and those of the graphs inside of them."""
+    waiting = list(nodes)
+    while waiting:
+        node = waiting.pop()
+        yield node
         for graph in inner_graphs(node):
             waiting += graph.node

@@ -40,6 +40,7 @@ from sterna.frontend.onnx.functions import (
     functions_of,
     is_composed,
     local_definition,
+    nodes_written,
 )
 from sterna.frontend.onnx.host_nodes import (
     KINDS,
@@ -201,6 +202,7 @@ class Importer(GraphImporter):
         self.functions = functions_of(model.functions)
         self.around: list[str] = []
         self.nodes = self.bytes = 0
+        self.most_nodes = limits.most_nodes(nodes_written(self.graph.node, self.functions))
         self.known_reads: KnownReads = {}
 
     def run(self) -> Graph:
@@ -222,7 +224,7 @@ class Importer(GraphImporter):
             raise OpNotImplemented(
                 f"the ONNX model is of opset {newest}; the newest that is known is {NEWEST_OPSET}"
             )
-        expect_moderate_calls(self.graph.node, self.functions)
+        expect_moderate_calls(self.graph.node, self.functions, self.most_nodes)
         try:
             self._add_weights(self.graph)
             self._add_inputs()
@@ -325,9 +327,9 @@ class Importer(GraphImporter):
         self, nodes: Sequence[NodeProto], outputs: Sequence[ValueInfoProto | str] = ()
     ) -> None:
         self.nodes += len(nodes) if self.around else 0
-        if self.nodes > limits.MOST_NODES:
-            raise ValueError(
-                f"the model's functions and loops make more than {limits.MOST_NODES} nodes"
+        if self.nodes > self.most_nodes:
+            raise UndecidedError(
+                f"the model's functions and loops make more than {self.most_nodes} nodes"
             )
         order = list(sorted_nodes(nodes, self.values, self.known_reads))
         names = [entry if isinstance(entry, str) else entry.name for entry in outputs]

@@ -3,7 +3,7 @@
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import clamp
-from sterna.frontend.torch.convert_shape import axis_of, shape_of, slice_
+from sterna.frontend.torch.convert_shape import axis_of, extent_of, shape_of, slice_
 from sterna.frontend.torch.promotion import as_float, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -118,7 +118,7 @@ def softshrink(x: RelayExpr, lambd: float = 0.5) -> RelayExpr:
 @aten("glu")
 def glu(x: RelayExpr, dim: int = -1) -> RelayExpr:
     at = axis_of(dim, rank_of(x))
-    half = shape_of(x)[at] // 2
+    half = extent_of(x, at) // 2
     gate = call("sigmoid", slice_(x, at, half, 2 * half))
     return call("multiply", slice_(x, at, 0, half), gate)
 

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_layers import (
     Numbers,
     conv,
@@ -129,8 +130,7 @@ def embedding_backward(
 
 @aten("native_dropout_backward")
 def dropout_backward(grad_output: RelayExpr, mask: RelayExpr, scale: float) -> RelayExpr:
-    kept = call("multiply", grad_output, cast(mask, dtype_of(grad_output)))
-    return call("multiply", kept, like(scale, kept))
+    return mul(mul(grad_output, mask), scale)
 
 
 @aten("_scaled_dot_product_flash_attention_for_cpu")

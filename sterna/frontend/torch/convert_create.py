@@ -10,13 +10,16 @@ from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.limits import expect_moderate
 from sterna.frontend.torch.complex_pairs import PARTS, as_complex
 from sterna.frontend.torch.convert_shape import shape_of
+from sterna.frontend.torch.extents import Extents, counted, dims_of
 from sterna.frontend.torch.promotion import DEFAULT_FLOAT, Operand, as_type
 from sterna.frontend.torch.table import aten
 from sterna.frontend.torch.tensors import known_dtype
+from sterna.ir.expr import Expr
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
 
 
-def filled(shape: Sequence[int], value: Operand, dtype: str) -> RelayExpr:
+def filled(shape: Extents, value: Operand, dtype: str) -> RelayExpr:
     """A tensor of one number."""
     kind = known_dtype(dtype, "a tensor")
     return call("full", as_type(value, kind), tuple(shape), dtype=kind)
@@ -32,7 +35,7 @@ def _type_of_number(value: Operand) -> str:
 @aten("zeros", "empty.memory_format", "new_zeros", "new_empty", "empty_permuted",
       "empty_strided", "new_empty_strided")
 def zeros(
-    size: Sequence[int], x: RelayExpr | None = None, dtype: str | None = None,
+    size: Extents, x: RelayExpr | None = None, dtype: str | None = None,
     stride: Sequence[int] = (), physical_layout: Sequence[int] = (),
 ) -> RelayExpr:
     own = DEFAULT_FLOAT if x is None else dtype_of(x)
@@ -40,13 +43,13 @@ def zeros(
 
 
 @aten("ones", "new_ones")
-def ones(size: Sequence[int], x: RelayExpr | None = None, dtype: str | None = None) -> RelayExpr:
+def ones(size: Extents, x: RelayExpr | None = None, dtype: str | None = None) -> RelayExpr:
     return filled(size, 1, dtype or (DEFAULT_FLOAT if x is None else dtype_of(x)))
 
 
 @aten("full", "new_full")
 def full(
-    size: Sequence[int], fill_value: Operand, x: RelayExpr | None = None,
+    size: Extents, fill_value: Operand, x: RelayExpr | None = None,
     dtype: str | None = None,
 ) -> RelayExpr:
     own = _type_of_number(fill_value) if x is None else dtype_of(x)
@@ -55,27 +58,27 @@ def full(
 
 @aten("zeros_like", "empty_like")
 def zeros_like(x: RelayExpr, dtype: str | None = None) -> RelayExpr:
-    return filled(shape_of(x), 0, dtype or dtype_of(x))
+    return filled(dims_of(x), 0, dtype or dtype_of(x))
 
 
 @aten("ones_like")
 def ones_like(x: RelayExpr, dtype: str | None = None) -> RelayExpr:
-    return filled(shape_of(x), 1, dtype or dtype_of(x))
+    return filled(dims_of(x), 1, dtype or dtype_of(x))
 
 
 @aten("full_like")
 def full_like(x: RelayExpr, fill_value: Operand, dtype: str | None = None) -> RelayExpr:
-    return filled(shape_of(x), fill_value, dtype or dtype_of(x))
+    return filled(dims_of(x), fill_value, dtype or dtype_of(x))
 
 
 @aten("fill")
 def fill(x: RelayExpr, value: Operand) -> RelayExpr:
-    return filled(shape_of(x), value, dtype_of(x))
+    return filled(dims_of(x), value, dtype_of(x))
 
 
 @aten("zero")
 def zero(x: RelayExpr) -> RelayExpr:
-    return filled(shape_of(x), 0, dtype_of(x))
+    return filled(dims_of(x), 0, dtype_of(x))
 
 
 @aten("scalar_tensor", "_make_dep_token_number")
@@ -85,8 +88,12 @@ def scalar_tensor(s: Operand, dtype: str | None = None) -> RelayExpr:
 
 @aten("arange")
 def arange(
-    end: float, start: float = 0, step: float = 1, dtype: str | None = None
+    end: float | Expr, start: float = 0, step: float = 1, dtype: str | None = None
 ) -> RelayExpr:
+    if isinstance(end, Expr):
+        if start != 0 or step != 1:
+            raise OpNotImplemented("numbers from another than 0 to an open extent")
+        return cast(counted(end), dtype or "int64")
     whole = all(isinstance(number, int) for number in (start, end, step))
     kind = dtype or ("int64" if whole else DEFAULT_FLOAT)
     expect_moderate(max(0, math.ceil((end - start) / step)), "arange")
@@ -152,8 +159,8 @@ def diag_embed(x: RelayExpr, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
     *outer, count = shape_of(x)
     rank, whole = len(outer) + 2, count + abs(offset)
     line = call("nn.pad", x, ((0, 0),) * len(outer) + ((max(offset, 0), max(-offset, 0)),))
-    column = constant(np.eye(whole, k=offset), dtype_of(x))
-    made = call("multiply", call("expand_dims", line, rank - 2), column)
+    on_line = constant(np.eye(whole, k=offset), "bool")
+    made = call("where", on_line, call("expand_dims", line, rank - 2), like(0, x))
     order = list(range(rank - 2))
     for at, axis in sorted(((dim1 % rank, rank - 2), (dim2 % rank, rank - 1))):
         order.insert(at, axis)
@@ -162,7 +169,7 @@ def diag_embed(x: RelayExpr, offset: int = 0, dim1: int = -2, dim2: int = -1) ->
 
 @aten("copy")
 def copy(x: RelayExpr, src: RelayExpr) -> RelayExpr:
-    return call("broadcast_to", cast(src, dtype_of(x)), shape_of(x))
+    return call("broadcast_to", cast(src, dtype_of(x)), dims_of(x))
 
 
 # ---- other element types ----

@@ -313,6 +313,18 @@ def fmod(x: Operand, other: Operand) -> RelayExpr:
     return call("mod" if is_float(a) else "trunc_mod", a, b)
 
 
+@aten("gcd")
+def gcd(x: RelayExpr, other: RelayExpr) -> RelayExpr:
+    return call("gcd", *together(x, other))
+
+
+@aten("lcm")
+def lcm(x: RelayExpr, other: RelayExpr) -> RelayExpr:
+    """The product of two without what they share; of zeros it is 0, as quotients by 0 are."""
+    a, b = together(x, other)
+    return call("abs", call("multiply", call("trunc_divide", a, call("gcd", a, b)), b))
+
+
 @aten("pow")
 def power(x: Operand, exponent: Operand) -> RelayExpr:
     a, b = together(x, exponent)

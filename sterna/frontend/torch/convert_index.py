@@ -18,7 +18,7 @@ from sterna.frontend.torch.convert_shape import (
     shape_of,
     unsqueeze,
 )
-from sterna.frontend.torch.promotion import Operand, scalar
+from sterna.frontend.torch.promotion import Operand, is_float, scalar
 from sterna.frontend.torch.table import aten
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
@@ -239,7 +239,8 @@ def _scattered_mean(
     ones = expand(like(1, x), shape_of(index))
     first = call("full", like(1 if include_self else 0, x), shape_of(x))
     count = call("scatter_elements", first, index, ones, axis=at, reduction="add")
-    return call("divide", total, call("maximum", count, like(1, count)))
+    divide = "divide" if is_float(total) else "floor_divide"
+    return call(divide, total, call("maximum", count, like(1, count)))
 
 
 @aten("scatter_add")

@@ -7,7 +7,8 @@ from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, r
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_create import filled
 from sterna.frontend.torch.convert_quantized import quantized_bias
-from sterna.frontend.torch.convert_shape import shape_of, squeeze, unsqueeze
+from sterna.frontend.torch.convert_shape import extent_of, shape_of, squeeze, unsqueeze
+from sterna.frontend.torch.extents import dims_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -111,7 +112,7 @@ def batch_norm(
     running_mean: RelayExpr | None, running_var: RelayExpr | None, momentum: float = 0.1,
     eps: float = 1e-5, training: bool = False,
 ) -> list[RelayExpr]:
-    channels = shape_of(input)[1]
+    channels = extent_of(input, 1)
     gamma = _or_filled(weight, 1, input, channels)
     beta = _or_filled(bias, 0, input, channels)
     empty = filled((0,), 0, dtype_of(input))
@@ -201,7 +202,7 @@ def group_norm(
     input: RelayExpr, num_groups: int, weight: RelayExpr | None = None,
     bias: RelayExpr | None = None, eps: float = 1e-5, cudnn_enabled: bool = True,
 ) -> RelayExpr:
-    channels = shape_of(input)[1]
+    channels = extent_of(input, 1)
     gamma = _or_filled(weight, 1, input, channels)
     beta = _or_filled(bias, 0, input, channels)
     return call("nn.group_norm", input, gamma, beta, num_groups=num_groups, axis=1, epsilon=eps)
@@ -227,7 +228,7 @@ def instance_norm(
 ) -> RelayExpr:
     if not use_input_stats:
         return batch_norm(input, weight, bias, running_mean, running_var, momentum, eps)[0]
-    channels = shape_of(input)[1]
+    channels = extent_of(input, 1)
     gamma = _or_filled(weight, 1, input, channels)
     beta = _or_filled(bias, 0, input, channels)
     return call("nn.instance_norm", input, gamma, beta, axis=1, epsilon=eps)
@@ -259,4 +260,4 @@ def dropout(
         raise OpNotImplemented(
             "dropping elements at random; call eval() of the model before it is exported"
         )
-    return [input, call("broadcast_to", constant(True), shape_of(input))]
+    return [input, call("broadcast_to", constant(True), dims_of(input))]

@@ -7,7 +7,9 @@ from sterna.frontend.calls import call, cast, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import add, mul
 from sterna.frontend.torch.convert_quantized import quantized_bias
-from sterna.frontend.torch.convert_shape import broadcast_shape, expand, places_of, shape_of
+from sterna.frontend.torch.convert_shape import broadcast_dims, expand, places_of, shape_of
+from sterna.frontend.torch.extents import dims_of, total
+from sterna.frontend.torch.promotion import in_float32
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 
@@ -17,8 +19,8 @@ def linear(input: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None) -
     if rank_of(weight) == 1:
         made = matmul(input, weight)
         return made if bias is None else call("add", made, bias)
-    *outer, inner = shape_of(input)
-    rows = input if len(outer) == 1 else reshaped(input, (math.prod(outer), inner))
+    *outer, inner = dims_of(input)
+    rows = input if len(outer) == 1 else reshaped(input, (total(outer), inner))
     units = shape_of(weight)[0]
     made = call("nn.dense", rows, weight, units=units)
     if bias is not None:
@@ -42,11 +44,11 @@ def matmul(
 ) -> RelayExpr:
     second = other if other is not None else tensor2
     assert second is not None
-    a, b = shape_of(x), shape_of(second)
+    a, b = dims_of(x), dims_of(second)
     left = reshaped(x, (1, *a)) if len(a) == 1 else x
     right = reshaped(second, (*b, 1)) if len(b) == 1 else second
     made = _products(left, right)
-    outer = shape_of(made)[:-2]
+    outer = dims_of(made)[:-2]
     rows = a[-2:-1]
     columns = b[-1:] if len(b) > 1 else ()
     return made if len(a) > 1 and len(b) > 1 else reshaped(made, (*outer, *rows, *columns))
@@ -54,17 +56,17 @@ def matmul(
 
 def _products(a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """Products of matrices whose outer extents broadcast."""
-    *outer_a, rows, inner = shape_of(a)
-    *outer_b, _, columns = shape_of(b)
+    *outer_a, rows, inner = dims_of(a)
+    *outer_b, _, columns = dims_of(b)
     if not outer_a and not outer_b:
         return call("nn.matmul", a, b)
     if not outer_b:  # one matrix for all: the rows of all are those of one product
-        made = call("nn.matmul", reshaped(a, (math.prod(outer_a) * rows, inner)), b)
+        made = call("nn.matmul", reshaped(a, (total((*outer_a, rows)), inner)), b)
         return reshaped(made, (*outer_a, rows, columns))
-    outer = broadcast_shape(outer_a, outer_b)
-    count = math.prod(outer)
+    outer = broadcast_dims(outer_a, outer_b)
+    count = total(outer)
     flat = [
-        reshaped(expand(each, (*outer, *shape_of(each)[-2:])), (count, *shape_of(each)[-2:]))
+        reshaped(expand(each, (*outer, *dims_of(each)[-2:])), (count, *dims_of(each)[-2:]))
         for each in (a, b)
     ]
     return reshaped(bmm(*flat), (*outer, rows, columns))
@@ -111,14 +113,15 @@ def kron(x: RelayExpr, other: RelayExpr) -> RelayExpr:
 
 
 def _plus(x: RelayExpr, product: RelayExpr, beta: float, alpha: float) -> RelayExpr:
-    whole = product if alpha == 1 else call("multiply", product, like(alpha, product))
+    whole = product if alpha == 1 else mul(product, like(alpha, product))
     if beta == 0:
         return whole
-    first = x if beta == 1 else mul(x, cast(like(beta, x), dtype_of(x)))
+    first = x if beta == 1 else mul(x, like(beta, x))
     return add(first, whole)
 
 
 @aten("addmm")
+@in_float32
 def addmm(
     x: RelayExpr, mat1: RelayExpr, mat2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -126,6 +129,7 @@ def addmm(
 
 
 @aten("addmv")
+@in_float32
 def addmv(
     x: RelayExpr, mat: RelayExpr, vec: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -133,6 +137,7 @@ def addmv(
 
 
 @aten("addr")
+@in_float32
 def addr(
     x: RelayExpr, vec1: RelayExpr, vec2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -140,6 +145,7 @@ def addr(
 
 
 @aten("baddbmm")
+@in_float32
 def baddbmm(
     x: RelayExpr, batch1: RelayExpr, batch2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
@@ -147,6 +153,7 @@ def baddbmm(
 
 
 @aten("addbmm")
+@in_float32
 def addbmm(
     x: RelayExpr, batch1: RelayExpr, batch2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:

@@ -7,6 +7,7 @@ import numpy as np
 from sterna.frontend.calls import call, constant, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_shape import cat, shape_of, slice_, transpose, unsqueeze
+from sterna.frontend.torch.extents import dims_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -52,7 +53,7 @@ def _recurrent(
 
 
 def _without_batch(x: RelayExpr) -> RelayExpr:
-    length, _, width = shape_of(x)
+    length, _, width = dims_of(x)
     return reshaped(x, (length, width))
 
 
@@ -78,7 +79,7 @@ def _layer(
         f"nn.{kind}", data, *weights, bias, None, *states, direction=direction, layout=0, **attrs
     )
     sequence, *last = parts(made, 3 if kind == "lstm" else 2)
-    length, batch = shape_of(data)[:2]
+    length, batch = dims_of(data)[:2]
     sequence = call("transpose", sequence, (0, 2, 1, 3))
     return [reshaped(sequence, (length, batch, len(cells) * units)), *last]
 

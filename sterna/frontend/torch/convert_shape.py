@@ -9,9 +9,22 @@ import numpy as np
 from sterna.frontend.calls import axis_below, call, cast, constant, parts, rank_of, type_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.limits import MOST_NUMBERS, expect_moderate
+from sterna.frontend.torch.extents import (
+    FAR,
+    Extent,
+    Extents,
+    are_same,
+    dims_of,
+    is_known,
+    is_same,
+    left_over,
+    total,
+)
 from sterna.frontend.torch.promotion import result_type
 from sterna.frontend.torch.table import aten
+from sterna.ir.expr import Expr
 from sterna.relay.expr import RelayExpr
+from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
 
 
@@ -21,6 +34,14 @@ def shape_of(x: RelayExpr) -> tuple[int, ...]:
     if not kind.is_static:
         raise OpNotImplemented("an operand whose shape is not known")
     return tuple(int(extent) for extent in kind.concrete_shape)
+
+
+def extent_of(x: RelayExpr, axis: int) -> int:
+    """An extent that must be known, whatever those of other axes are."""
+    found = dims_of(x)[axis]
+    if type(found) is not int:
+        raise OpNotImplemented(f"an operand whose extent along axis {axis} is open")
+    return found
 
 
 def axis_of(dim: int, rank: int) -> int:
@@ -33,15 +54,13 @@ def axis_of(dim: int, rank: int) -> int:
 
 @aten("view", "reshape", "_unsafe_view", "view_copy", "_reshape_alias", "_reshape_copy")
 def view(
-    x: RelayExpr, size: Sequence[int] = (), shape: Sequence[int] = (), stride: Sequence[int] = (),
+    x: RelayExpr, size: Extents = (), shape: Extents = (), stride: Extents = (),
 ) -> RelayExpr:
-    wanted = list(size or shape)
-    have = math.prod(shape_of(x))
+    wanted, have = list(size or shape), dims_of(x)
     if -1 in wanted:
-        known = math.prod(extent for extent in wanted if extent != -1)
-        wanted[wanted.index(-1)] = have // known if known else 0
-    if math.prod(wanted) != have:
-        raise ValueError(f"{list(shape_of(x))} cannot be seen as {wanted}")
+        wanted[wanted.index(-1)] = left_over(have, [each for each in wanted if each != -1])
+    if is_known((*wanted, *have)) and total(wanted) != total(have):
+        raise ValueError(f"{list(have)} cannot be seen as {wanted}")
     return reshaped(x, wanted)
 
 
@@ -52,34 +71,31 @@ def view_as_type(x: RelayExpr, dtype: str) -> RelayExpr:
 
 @aten("view_as", "reshape_as")
 def view_as(x: RelayExpr, other: RelayExpr) -> RelayExpr:
-    return reshaped(x, shape_of(other))
+    return reshaped(x, dims_of(other))
 
 
 @aten("flatten")
 def flatten(x: RelayExpr, start_dim: int = 0, end_dim: int = -1) -> RelayExpr:
-    shape = shape_of(x)
+    shape = dims_of(x)
     if not shape:
         return reshaped(x, (1,))
     first, last = axis_of(start_dim, len(shape)), axis_of(end_dim, len(shape))
-    middle = math.prod(shape[first : last + 1])
+    middle = total(shape[first : last + 1])
     return reshaped(x, (*shape[:first], middle, *shape[last + 1 :]))
 
 
 @aten("ravel")
 def ravel(x: RelayExpr) -> RelayExpr:
-    return reshaped(x, (math.prod(shape_of(x)),))
+    return reshaped(x, (total(dims_of(x)),))
 
 
 @aten("unflatten")
-def unflatten(x: RelayExpr, dim: int, sizes: Sequence[int]) -> RelayExpr:
-    shape = shape_of(x)
+def unflatten(x: RelayExpr, dim: int, sizes: Extents) -> RelayExpr:
+    shape = dims_of(x)
     at = axis_of(dim, len(shape))
-    return view(x, (*shape[:at], *_filled(sizes, shape[at]), *shape[at + 1 :]))
-
-
-def _filled(sizes: Sequence[int], whole: int) -> list[int]:
-    known = math.prod(size for size in sizes if size != -1)
-    return [whole // max(known, 1) if size == -1 else size for size in sizes]
+    known = [size for size in sizes if size != -1]
+    parts = [left_over(shape[at : at + 1], known) if size == -1 else size for size in sizes]
+    return view(x, (*shape[:at], *parts, *shape[at + 1 :]))
 
 
 @aten("unsqueeze", "unsqueeze_copy")
@@ -89,32 +105,37 @@ def unsqueeze(x: RelayExpr, dim: int) -> RelayExpr:
 
 @aten("squeeze", "squeeze_copy")
 def squeeze(x: RelayExpr, dim: int | Sequence[int] | None = None) -> RelayExpr:
-    shape = shape_of(x)
+    shape = dims_of(x)
     named = range(len(shape)) if dim is None else [dim] if isinstance(dim, int) else dim
     gone = {at for each in named if shape and shape[at := axis_of(each, len(shape))] == 1}
     return reshaped(x, [e for at, e in enumerate(shape) if at not in gone]) if gone else x
 
 
 @aten("expand", "expand_copy", "broadcast_to")
-def expand(x: RelayExpr, size: Sequence[int], implicit: bool = False) -> RelayExpr:
-    have = shape_of(x)
+def expand(x: RelayExpr, size: Extents, implicit: bool = False) -> RelayExpr:
+    have = dims_of(x)
     more = len(size) - len(have)
     wanted = [have[at - more] if e == -1 else e for at, e in enumerate(size)]
-    return x if tuple(wanted) == have else call("broadcast_to", x, tuple(wanted))
+    return x if are_same(wanted, have) else call("broadcast_to", x, tuple(wanted))
 
 
 @aten("expand_as")
 def expand_as(x: RelayExpr, other: RelayExpr) -> RelayExpr:
-    return expand(x, shape_of(other))
+    return expand(x, dims_of(other))
 
 
 @aten("broadcast_tensors")
 def broadcast_tensors(tensors: Sequence[RelayExpr]) -> list[RelayExpr]:
-    whole = broadcast_shape(*(shape_of(each) for each in tensors))
+    whole = broadcast_dims(*(dims_of(each) for each in tensors))
     return [expand(each, whole) for each in tensors]
 
 
 def broadcast_shape(*shapes: Sequence[int]) -> tuple[int, ...]:
+    """The shape that all of these broadcast to, which are known."""
+    return tuple(int(extent) for extent in broadcast_dims(*shapes))  # type: ignore[arg-type]
+
+
+def broadcast_dims(*shapes: Extents) -> tuple[Extent, ...]:
     """The shape that all of these broadcast to."""
     rank = max(map(len, shapes), default=0)
     wide = [(1,) * (rank - len(shape)) + tuple(shape) for shape in shapes]
@@ -187,28 +208,55 @@ def places_of(*lines: tuple[int, int, int]) -> RelayExpr:
 
 @aten("slice", "slice_copy")
 def slice_(
-    x: RelayExpr, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+    x: RelayExpr, dim: int = 0, start: Extent | None = None, end: Extent | None = None,
+    step: int = 1,
 ) -> RelayExpr:
-    shape = shape_of(x)
+    shape = dims_of(x)
     at = axis_of(dim, len(shape))
-    first, last, _ = slice(start, end).indices(shape[at])
-    if (first, step) == (0, 1) and last >= shape[at]:
+    extent = shape[at]
+    if isinstance(extent, Expr) or isinstance(start, Expr) or isinstance(end, Expr):
+        first = 0 if start is None else start
+        return _open_slice(x, at, first, extent if end is None else end, step)
+    first, last, _ = slice(start, end).indices(extent)
+    if (first, step) == (0, 1) and last >= extent:
         return x
     return call(
         "strided_slice", x, begin=(first,), end=(max(first, last),), strides=(step,), axes=(at,),
     )
 
 
+def _open_slice(
+    x: RelayExpr, at: int, start: Extent, end: Extent, step: int
+) -> RelayExpr:
+    """A part of an axis where its extent or the part's ends are open."""
+    extent = dims_of(x)[at]
+    if is_same(end, extent):
+        end = FAR
+    if isinstance(start, int) and isinstance(end, int):
+        if (start, step) == (0, 1) and end >= FAR:
+            return x
+        last = min(end, FAR)
+        return call("strided_slice", x, begin=(start,), end=(last,), strides=(step,), axes=(at,))
+    if start != 0 or step != 1 or isinstance(end, int):
+        raise OpNotImplemented("a slice from a place that an open extent decides")
+    shown = [end if axis == at else 1 for axis in range(rank_of(x))]
+    return call("slice_like", x, call("zeros", tuple(shown), "int8"), axes=(at,))
+
+
 @aten("narrow", "narrow_copy")
-def narrow(x: RelayExpr, dim: int, start: int, length: int) -> RelayExpr:
-    first = start + (shape_of(x)[dim] if start < 0 else 0)
-    return slice_(x, dim, first, first + length)
+def narrow(x: RelayExpr, dim: int, start: Extent, length: Extent) -> RelayExpr:
+    first = start + dims_of(x)[dim] if isinstance(start, int) and start < 0 else start
+    return slice_(x, dim, first, simplified_dim(first + length))
 
 
 @aten("select", "select_copy")
 def select(x: RelayExpr, dim: int, index: int) -> RelayExpr:
-    shape = shape_of(x)
+    shape = dims_of(x)
     at = axis_of(dim, len(shape))
+    if type(shape[at]) is not int:
+        end = index + 1 if index != -1 else None
+        rest = (*shape[:at], *shape[at + 1 :])
+        return reshaped(slice_(x, at, index, end), rest)
     place = index + shape[at] if index < 0 else index
     if not 0 <= place < shape[at]:
         raise ValueError(f"index {index} is none of {shape[at]}")
@@ -221,7 +269,7 @@ def split(
     x: RelayExpr, split_size: int | Sequence[int] = 0, dim: int = 0,
     split_sizes: Sequence[int] = (),
 ) -> list[RelayExpr]:
-    whole = shape_of(x)[axis_of(dim, rank_of(x))]
+    whole = extent_of(x, axis_of(dim, rank_of(x)))
     sizes = split_sizes or split_size
     if isinstance(sizes, int):
         count = max(1, -(-whole // max(sizes, 1)))
@@ -233,7 +281,7 @@ def split(
 
 def _cut(x: RelayExpr, places: Sequence[int], at: int) -> list[RelayExpr]:
     """The parts of a tensor between places along an axis."""
-    bounds = [0, *places, shape_of(x)[at]]
+    bounds = [0, *places, extent_of(x, at)]
     if len(bounds) == 2:
         return [x]
     if all(low < high for low, high in pairwise(bounds)):
@@ -243,7 +291,7 @@ def _cut(x: RelayExpr, places: Sequence[int], at: int) -> list[RelayExpr]:
 
 @aten("chunk", "unsafe_chunk")
 def chunk(x: RelayExpr, chunks: int, dim: int = 0) -> list[RelayExpr]:
-    whole = shape_of(x)[axis_of(dim, rank_of(x))]
+    whole = extent_of(x, axis_of(dim, rank_of(x)))
     if not whole:
         expect_few(chunks)
         return [x] * chunks
@@ -255,7 +303,7 @@ def tensor_split(
     x: RelayExpr, sections: int = 0, dim: int = 0, indices: Sequence[int] | None = None
 ) -> list[RelayExpr]:
     at = axis_of(dim, rank_of(x))
-    whole = shape_of(x)[at]
+    whole = extent_of(x, at)
     if indices is not None:
         places = [min(slice(place, None).indices(whole)[0], whole) for place in indices]
         return _cut(x, places, at)
@@ -274,7 +322,7 @@ def axis_split(
 @aten("unbind", "unbind_copy")
 def unbind(x: RelayExpr, dim: int = 0) -> list[RelayExpr]:
     at = axis_of(dim, rank_of(x))
-    whole = shape_of(x)[at]
+    whole = extent_of(x, at)
     pieces = split(x, 1, at) if whole else []
     return [squeeze(piece, at) for piece in pieces]
 
@@ -316,7 +364,7 @@ def linalg_diagonal(
 @aten("cat", "concat", "concatenate")
 def cat(tensors: Sequence[RelayExpr], dim: int = 0) -> RelayExpr:
     dtype = result_type(*tensors)
-    whole = [cast(each, dtype) for each in tensors if shape_of(each) != (0,)]
+    whole = [cast(each, dtype) for each in tensors if not are_same(dims_of(each), (0,))]
     if not whole:
         return cast(tensors[0], dtype)
     at = axis_of(dim, rank_of(whole[0]))

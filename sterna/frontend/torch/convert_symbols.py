@@ -6,23 +6,22 @@ from typing import Any
 
 from sterna.frontend.calls import dtype_of
 from sterna.frontend.calls import reshape as reshaped
-from sterna.frontend.torch.convert_shape import shape_of
+from sterna.frontend.torch.extents import Extent, dims_of, total
 from sterna.frontend.torch.table import aten
+from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
 
 @aten("sym_size.int", "size.int")
-def sym_size(x: RelayExpr, dim: int) -> int:
-    return shape_of(x)[dim]
+def sym_size(x: RelayExpr, dim: int) -> Extent:
+    return dims_of(x)[dim]
 
 
 @aten("sym_numel", "numel")
-def sym_numel(x: RelayExpr) -> int:
-    found = 1
-    for extent in shape_of(x):
-        found *= extent
-    return found
+def sym_numel(x: RelayExpr) -> Extent:
+    return total(dims_of(x))
 
 
 @aten("sym_stride.int", "stride.int")
@@ -62,14 +61,24 @@ def negated(a: Any) -> Any:
     return -a
 
 
-@aten("sym_max", "sym_min")
+@aten("sym_max")
 def sym_max(a: Any, b: Any) -> Any:
-    return max(a, b)
+    return build.maximum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else max(a, b)
 
 
 @aten("sym_min")
 def sym_min(a: Any, b: Any) -> Any:
-    return min(a, b)
+    return build.minimum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else min(a, b)
+
+
+@aten("sym_sum")
+def sym_sum(a: list[Any]) -> Any:
+    return sum(a)
+
+
+@aten("sym_not")
+def sym_not(a: Any) -> Any:
+    return build.logical_not(a) if isinstance(a, Expr) else not a
 
 
 @aten("sym_float")

@@ -13,6 +13,7 @@ from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs
 from sterna.frontend.node import Result
 from sterna.frontend.torch.complex_pairs import is_complex, stacked
+from sterna.frontend.torch.extents import as_tensor
 from sterna.frontend.torch.program import (
     Argument,
     Body,
@@ -26,8 +27,11 @@ from sterna.frontend.torch.program import (
 )
 from sterna.frontend.torch.source_lines import called
 from sterna.frontend.torch.table import call_converter, converter_of
+from sterna.ir.expr import Expr
+from sterna.ir.types import Dim
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
 
 for _module in pkgutil.iter_modules(package.__path__):
@@ -50,6 +54,8 @@ class ProgramImporter(GraphImporter):
         super().__init__(FORMAT_NAME, given, freeze, room)
         self.program = program
         self.custom = custom or {}
+        self.extents: dict[str, Dim] = {}
+        """Numbers that open extents decide, by name."""
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
@@ -96,6 +102,9 @@ class ProgramImporter(GraphImporter):
         def convert() -> Result:
             given = {name: self._value(each) for name, each in step.arguments.items()}
             made = call_converter(self._converter_for(step.target, given), given)
+            if isinstance(made, Expr):
+                self.extents[step.outputs[0]] = simplified_dim(made)
+                return as_tensor(made)
             return constant(made) if isinstance(made, bool | int | float) else made
 
         self.add_node(facts, None if function is None else convert)
@@ -123,7 +132,10 @@ class ProgramImporter(GraphImporter):
             if argument.name not in self.values:
                 raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
             found = self.values[argument.name]
-            return found if isinstance(argument, Ref) else number_of(found)
+            if isinstance(argument, Ref):
+                return found
+            extent = self.extents.get(argument.name)
+            return number_of(found) if extent is None else extent
         if isinstance(argument, Body):
             return partial(self._run_body, argument)
         if isinstance(argument, Unreadable):

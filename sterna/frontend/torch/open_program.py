@@ -1,4 +1,4 @@
-"""Programs with open dimensions: imported anew for the shapes that a call brings."""
+"""Programs with open dimensions: over symbols, or anew for the shapes that a call brings."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -7,13 +7,26 @@ import numpy as np
 
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.open_inputs import Given, OpenInput, tensors_of
+from sterna.frontend.open_shapes import open_dim
 from sterna.frontend.stages import Decide
 from sterna.frontend.torch.load_model import import_program, read
+from sterna.frontend.torch.program import Program
+from sterna.ir.types import Dim
 from sterna.relay.expr import Function, RelayExpr, Tuple
+from sterna.relay.symbols import Symbols
+
+
+def symbolic_shapes(program: Program) -> dict[str, list[Dim]]:
+    """By input of a program, its shape over symbols: equal names are one."""
+    symbols = Symbols()
+    return {
+        one.name: [symbols.of_dim(open_dim(dim)) for dim in one.shape]
+        for one in program.inputs if not one.is_number and one.shape is not None
+    }
 
 
 class ProgramTrace:
-    """An exported program, as often as inputs bring new shapes."""
+    """An exported program, over symbols, or as often as inputs bring new shapes."""
 
     needs_host = False
 
@@ -32,13 +45,18 @@ class ProgramTrace:
         ]
 
     def symbolic(self) -> Function:
-        """Refused: its converters ask for known shapes."""
-        raise ValueError("programs of PyTorch are imported for known shapes")
+        """The whole program over symbols for its open dimensions; a ValueError says why not."""
+        if any(out.kind == "buffer" for out in self.program.outputs):
+            raise ValueError("buffers that the program changes are kept by its caller")
+        return self._imported(symbolic_shapes(self.program))
+
+    def _imported(self, shapes: Mapping[str, Sequence[Dim]]) -> Function:
+        module, _ = import_program(self.program, ImportOptions(shapes=shapes))
+        return module["main"]
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes, over variables by the inputs' names."""
         shapes = {name: np.shape(each) for name, each in tensors_of(inputs).items()}
-        module, _ = import_program(self.program, ImportOptions(shapes=shapes))
-        body = module["main"].body
+        body = self._imported(shapes).body
         found = list(body.fields) if isinstance(body, Tuple) else [body]
         return found[: len(self.outputs)]

@@ -5,10 +5,12 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from sterna.frontend.calls import cast, constant, dtype_of, rank_of
+from sterna.frontend.torch.extents import as_tensor
+from sterna.ir.expr import Expr
 from sterna.relay.expr import RelayExpr
 from sterna.support.dtype import DataType
 
-Operand = RelayExpr | int | float | bool
+Operand = RelayExpr | Expr | int | float | bool
 
 DEFAULT_FLOAT = "float32"
 _BOOL, _WHOLE, _FLOAT = range(3)
@@ -59,7 +61,7 @@ def _dtype(operand: Operand) -> str:
         return dtype_of(operand)
     if isinstance(operand, bool):
         return "bool"
-    return "int64" if isinstance(operand, int) else DEFAULT_FLOAT
+    return "int64" if isinstance(operand, int | Expr) else DEFAULT_FLOAT
 
 
 def result_type(*operands: Operand) -> str:
@@ -102,6 +104,8 @@ def as_type(operand: Operand, dtype: str) -> RelayExpr:
     """An operand as a tensor of a type."""
     if isinstance(operand, RelayExpr):
         return cast(operand, dtype)
+    if isinstance(operand, Expr):
+        return cast(as_tensor(operand), dtype)
     return constant(operand, dtype)
 
 

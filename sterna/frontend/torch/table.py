@@ -38,6 +38,7 @@ def aten(*operators: str) -> Callable[[ConverterT], ConverterT]:
 
 def converter_of(target: str) -> Callable[..., Result] | None:
     """The converter of an operator such as aten.add.Tensor; of `relu_` it is that of `relu`."""
+    target = target if "." in target else f"aten.{target}"  # torch.sym_max and its kin
     packet = target.rpartition(".")[0] if target.count(".") > 1 else target
     overload = target[len(packet) :]
     plain = packet[:-1] if packet.endswith("_") and not packet.endswith("__") else packet

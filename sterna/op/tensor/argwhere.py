@@ -1,10 +1,12 @@
 """The elements that are not zero: where they are, and slices that they select.
 
 How many there are is known when the run has counted them. So each operator has a padded form, whose
-result has room for all and which also gives the count.
+result has room for all and which also gives the count. What lies behind them is zeros, or left as
+it is where the result is cut to the count at once.
 """
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
@@ -32,6 +34,8 @@ class ArgWhereAttrs(Attrs):
     """Of argwhere and argwhere_padded."""
 
     dtype: DataType = DataType("int32")
+    filled: bool = True
+    """Whether a padded result has zeros behind what was found."""
 
 
 @attributes
@@ -39,6 +43,8 @@ class CompressAttrs(Attrs):
     """Of compress and compress_padded."""
 
     axis: int | None = None
+    filled: bool = True
+    """Whether a padded result has zeros behind what was found."""
 
 
 _COUNT = TensorType((1,), DataType("int32"))
@@ -70,15 +76,24 @@ def _compute_argwhere(attrs: ArgWhereAttrs, out: Type, condition: Tensor) -> Any
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         found = variable(ib, kind, "found", 0)
-        with ib.for_range(0, count, name="i", dtype=kind) as i:
-            indices = [ib.let(f"at{d}", at) for d, at in enumerate(unravel(i, shape))]
+        padded = len(outs) > 1
+        with ExitStack() as loops:
+            indices = [
+                loops.enter_context(ib.for_range(0, size, name=f"i{d}", dtype=kind))
+                for d, size in enumerate(shape)
+            ]
             holds = _is_set(ins[0][tuple(indices)])
-            with ib.if_scope(build.logical_and(holds, found.get() < outs[0].shape[0])):
-                for d, index in enumerate(indices):
-                    outs[0][found.get(), d] = build.cast(attrs.dtype, index)
-                found.set(found.get() + 1)
-        if len(outs) > 1:
+            if not padded:
+                loops.enter_context(
+                    ib.if_scope(build.logical_and(holds, found.get() < outs[0].shape[0]))
+                )
+            # where there is room for all, an element that is not wanted is written over by the next
+            for d, index in enumerate(indices):
+                outs[0][found.get(), d] = build.cast(attrs.dtype, index)
+            found.set(found.get() + (build.cast(kind, holds) if padded else 1))
+        if padded:
             outs[1][0] = build.cast(attrs.dtype, found.get())
+        if padded and attrs.filled:
             with ib.for_range(found.get(), outs[0].shape[0], name="k") as k:
                 for d in range(len(shape)):
                     outs[0][k, d] = build.const(0, attrs.dtype)
@@ -120,7 +135,9 @@ register(OpRecord(
     compute=_compute_argwhere,
     reference=_reference_argwhere,
     pattern=OPAQUE,
-    measured=lambda attrs, args: trimmed("argwhere_padded", args, 0, dtype=attrs.dtype),
+    measured=lambda attrs, args: trimmed(
+        "argwhere_padded", args, 0, dtype=attrs.dtype, filled=False
+    ),
     cases=_WHERE_CASES,
     doc="The indices of the elements that are not zero, one row for each.",
 ))
@@ -183,6 +200,7 @@ def _compute_compress(attrs: CompressAttrs, out: Type, data: Tensor, condition: 
             found.set(found.get() + 1)
         if len(outs) > 1:
             outs[1][0] = build.cast("int32", found.get())
+        if len(outs) > 1 and attrs.filled:
             with (
                 ib.for_range(found.get(), room, name="k") as k,
                 ib.for_range(0, product(rest), name="e") as e,
@@ -223,7 +241,9 @@ register(OpRecord(
     compute=_compute_compress,
     reference=_reference_compress,
     pattern=OPAQUE,
-    measured=lambda attrs, args: trimmed("compress_padded", args, attrs.axis, axis=attrs.axis),
+    measured=lambda attrs, args: trimmed(
+        "compress_padded", args, attrs.axis, axis=attrs.axis, filled=False
+    ),
     cases=_COMPRESS_CASES,
     doc="The slices of data along axis, or its elements, for which a condition holds.",
 ))

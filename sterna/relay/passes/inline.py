@@ -1,6 +1,8 @@
 """Function inlining: functions of the module that are marked, in the place of their calls.
 
     def @main(%x) { @f(%x) }  def @f(%y, Inline=1) { exp(%y) }   ->   def @main(%x) { exp(%x) }
+
+Functions that are written where they are called go too: (fn (%y) { exp(%y) })(%x) is exp(%x).
 """
 
 from sterna.ir.module import IRModule
@@ -11,7 +13,7 @@ from sterna.relay.traverse import inlined, not_primitive, post_order, rewrite
 
 def Inline() -> Pass:
     """Put the bodies of functions with the attribute Inline=1 in the place of their calls."""
-    made: Pass = module_pass(lambda mod, context: inline(mod), opt_level=1, name="InlineGlobals")
+    made: Pass = module_pass(lambda mod, context: inline(mod), opt_level=0, name="InlineGlobals")
     return made
 
 
@@ -22,7 +24,9 @@ def inline(mod: IRModule) -> IRModule:
     """The module without marked functions, except those that something else than a call names."""
     functions = {name: f for name, f in mod.functions.items() if isinstance(f, Function)}
     marked = {name: f for name, f in functions.items() if (f.attrs or {}).get("Inline")}
-    if not marked:
+    if not marked and not any(
+        _calls_literal(e) for f in functions.values() for e in post_order(f, not_primitive)
+    ):
         return mod
     done: dict[str, Function] = {}
     for name in _callees_first(marked):
@@ -67,8 +71,16 @@ def _called(function: Function, marked: dict[str, Function]) -> list[str]:
     return [name for name in dict.fromkeys(names) if name in marked]
 
 
+def _calls_literal(expr: RelayExpr) -> bool:
+    """Whether it is a call of a function that is written there, and is no kernel."""
+    return isinstance(expr, Call) and isinstance(expr.op, Function) and not expr.op.is_primitive
+
+
 def _with_bodies(function: Function, bodies: dict[str, Function]) -> Function:
     def change(new: RelayExpr, old: RelayExpr) -> RelayExpr:
+        if _calls_literal(new):
+            assert isinstance(new, Call) and isinstance(new.op, Function)
+            return inlined(new.op, new.args)
         if isinstance(new, Call) and isinstance(new.op, GlobalVar):
             body = bodies.get(new.op.name_hint)
             return new if body is None else inlined(body, new.args)

@@ -3,12 +3,12 @@
 import importlib
 from typing import Any
 
-from sterna.relay.testing.workload import create_workload, run_infer_type
+from sterna.relay.testing.workload import create_workload, run_infer_type, run_opt_pass
 from sterna.support.classic import MOVED, find_moved
 
 __all__ = [
     "create_workload", "dcgan", "densenet", "dqn", "inception_v3", "mlp", "mobilenet", "resnet",
-    "run_infer_type", "squeezenet", "vgg",
+    "run_infer_type", "run_opt_pass", "squeezenet", "vgg",
 ]
 
 

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.module import IRModule
+from sterna.ir.transform import Pass
 from sterna.ir.types import TensorType
 from sterna.relay.expr import Function, RelayExpr
 from sterna.relay.infer import infer
+from sterna.relay.passes.infer_type import InferType
 from sterna.runtime import NDArray
 from sterna.runtime.ndarray import array
 
@@ -17,6 +19,15 @@ def run_infer_type(expr: Any) -> Any:
     """The expression, all of whose parts have types."""
     infer(expr)
     return expr
+
+
+def run_opt_pass(expr: RelayExpr, opt_pass: Pass, import_prelude: bool = False) -> RelayExpr:
+    """The expression as a pass leaves it; a function of what is free in it if it is none itself.
+
+    import_prelude: kept for programs that say so; lists and options are part of every module.
+    """
+    entry: Function = opt_pass(InferType()(IRModule.from_expr(expr)))["main"]
+    return entry if isinstance(expr, Function) else entry.body
 
 
 def create_workload(

@@ -52,12 +52,12 @@ def lanes_along(stage: Stage, axis: IterVar) -> int:
     """
     reads = reads_of(stage)
     size = None if axis.dom is None else build.int_value(axis.dom.extent)
-    if reads is None or size is None or stage.op.num_outputs > 1:
+    if reads is None or size is None:
         return 1
     neighbours = _Neighbours(stage, axis)
     kinds = [r.tensor.dtype for r in reads if neighbours.reach(r) and not _is_register(stage, r)]
     if stage.scope != "local":
-        kinds.append(stage.op.output(0).dtype)
+        kinds += [stage.op.output(place).dtype for place in range(stage.op.num_outputs)]
     if not kinds or any(kind.bits < 8 for kind in kinds):
         return 1
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)

@@ -3,11 +3,12 @@
 A block has some queries of a head. It takes keys and values in tiles through shared memory; each
 thread has scores of a few queries and keys, and sums of values of these queries, in registers. With
 every tile the largest score of a query may grow: what was summed before shrinks by the same factor.
+Threads move four numbers at once between memories where rows are whole quads.
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from itertools import product
 
@@ -19,6 +20,7 @@ from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.attention_tile import Shape
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.gpu.strided import Strided, strided
 from sterna.schedule.gpu.transposed_result import moved_result
 from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
@@ -32,11 +34,21 @@ ACROSS = 16
 """Threads along keys, and along the width of values."""
 QUERIES = (64, 32, 16)
 KEYS = (64, 32, 16)
-OWN_QUERIES = 4
+OWN_QUERIES = (4, 2)
+QUAD = 4
+"""Numbers that a thread loads at once."""
 # Blocks that keep a device busy.
 BUSY = 128
+FULL = 256
+"""Threads that keep a processor busy."""
+# What a product takes a thread that has so many queries: beside more of them it loads less.
+_SHARE = {4: 1.0, 2: 1.35}
 KINDS = ("float32", "float16", "bfloat16")
 NEVER = -math.inf
+MOST_TOGETHER = 16
+"""Loads of a thread that are on their way at once."""
+MOST_TURNS = 4
+"""Steps that are written out, so that loads of the next run beside the products of one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,18 +60,22 @@ class Tile:
     width: int
     """Of queries and keys."""
     value_width: int
+    own: int
+    """Queries of a thread."""
 
     @property
     def threads(self) -> int:
         """Of a block."""
-        return ACROSS * self.queries // OWN_QUERIES
+        return ACROSS * self.queries // self.own
 
     @property
     def sizes(self) -> dict[str, tuple[int, int]]:
-        """The arrays in shared memory; a column beside lets threads read different banks."""
+        """The arrays in shared memory; columns beside let threads read different banks."""
+        beside = QUAD if self.width % QUAD == 0 else 1
         return {
-            "query": (self.queries, self.width + 1), "key": (self.keys, self.width + 1),
-            "value": (self.keys, self.value_width), "score": (self.queries, self.keys + 1),
+            "query": (self.queries, self.width + beside), "key": (self.keys, self.width + beside),
+            "value": (self.keys, self.value_width), "power": (self.queries, self.keys + QUAD),
+            "largest": (self.queries, ACROSS + QUAD),
         }
 
     @property
@@ -68,7 +84,7 @@ class Tile:
         return 4 * sum(rows * columns for rows, columns in self.sizes.values())
 
     def __str__(self) -> str:
-        return f"{self.queries} queries, {self.keys} keys at once"
+        return f"{self.queries} queries, {self.keys} keys at once, {self.own} queries a thread"
 
 
 def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) -> Tensor | None:
@@ -100,15 +116,16 @@ def _tile_of(made: AttentionStages, limits: Limits) -> Tile | None:
     query, key, value = (_shape(tensor) for tensor in made.operands[:3])
     found = [
         tile
-        for queries, keys in product(QUERIES, KEYS)
-        if (tile := Tile(queries, keys, query[3], value[3])).shared_bytes <= limits.shared_bytes
-        and tile.threads <= limits.threads
+        for queries, keys, own in product(QUERIES, KEYS, OWN_QUERIES)
+        if (tile := Tile(queries, keys, query[3], value[3], own)).shared_bytes
+        <= limits.shared_bytes and tile.threads <= limits.threads
     ]
 
     def cost(tile: Tile) -> float:
         blocks = query[0] * query[2] * -(-query[1] // tile.queries)
         turns = -(-blocks // BUSY) * -(-key[1] // tile.keys)
-        return turns * (tile.queries * tile.keys + 8 * (tile.queries + tile.keys) + 512)
+        products = tile.queries * tile.keys * _SHARE[tile.own] / min(tile.threads, FULL)
+        return turns * (products + (tile.queries + tile.keys) * FULL / (16 * tile.threads) + 4)
 
     return choose("tile of attention", found, cost) if found else None
 
@@ -121,9 +138,7 @@ class _Writer:
     """The statements of a block."""
 
     ib: IRBuilder
-    query: BufferVar
-    key: BufferVar
-    value: BufferVar
+    given: list[BufferVar]
     out: BufferVar
     masks: list[Buffer]
 
@@ -133,22 +148,27 @@ class _Writer:
         self.keys = _shape(made.operands[1])[1]
         self.value_width = _shape(made.operands[2])[3]
         self.columns = -(-self.value_width // ACROSS)
+        self.beside = QUAD if self.value_width % (QUAD * ACROSS) == 0 else 1
+        """Columns of a thread that lie side by side."""
         self.own_keys = tile.keys // ACROSS
-        self.down = tile.queries // OWN_QUERIES
+        self.down = tile.queries // tile.own
+        self.parts = [_where(tensor) for tensor in made.operands[:3]]
+        self.arrays = list(dict.fromkeys(part.array for part in self.parts))
 
     def tensor(self) -> Tensor:
         """The result."""
         kind = TensorType(tuple(_shape(self.result)), self.result.dtype)
         found: Tensor = extern(
-            kind.shape, list(self.made.operands), self._body, name="T_attention",
+            kind.shape, [*self.arrays, *self.made.operands[3:]], self._body, name="T_attention",
             dtype=str(kind.dtype), attrs={"schedule": f"online softmax, {self.tile}"},
         )
         return found
 
     def _body(self, ins: list[Buffer], outs: list[Buffer]) -> Stmt:
         self.ib = ir_builder.create()
-        self.query, self.key, self.value = map(self.ib.buffer_ptr, ins[:3])
-        self.masks, self.out = ins[3:], self.ib.buffer_ptr(outs[0])
+        held = dict(zip(self.arrays, ins, strict=False))
+        self.given = [self.ib.buffer_ptr(held[part.array]) for part in self.parts]
+        self.masks, self.out = ins[len(self.arrays) :], self.ib.buffer_ptr(outs[0])
         self._write()
         return self.ib.get()
 
@@ -163,68 +183,92 @@ class _Writer:
         self.first = ib.let("first", block.var % parts * tile.queries)
         self.thread = thread.var
         self.x, self.y = thread.var % ACROSS, thread.var // ACROSS
-        shared = {
+        self.held = {
             name: ib.allocate("float32", size, name=name, scope="shared")
             for name, size in tile.sizes.items()
         }
-        self.held, self.scores = shared, shared["score"]
-        self.own = ib.allocate(
-            "float32", (OWN_QUERIES, self.own_keys), name="own", scope="local"
-        )
-        self.sums = ib.allocate(
-            "float32", (OWN_QUERIES, self.columns), name="sums", scope="local"
-        )
-        self.largest = ib.allocate("float32", (OWN_QUERIES,), name="largest", scope="local")
-        self.total = ib.allocate("float32", (OWN_QUERIES,), name="total", scope="local")
-        self._fetch("query", self.query, self.first, self.queries)
-        with self._each(OWN_QUERIES, "row") as row:
+        self.own = self._private((tile.own, self.own_keys), "own")
+        self.sums = self._private((tile.own, self.columns), "sums")
+        self.largest = self._private((tile.own,), "most")
+        self.total = self._private((tile.own,), "total")
+        self._fetch("query", 0, self.first, self.queries)
+        with self._each(tile.own, "row") as row:
             self.largest[row] = _number(NEVER)
             self.total[row] = _number(0)
             with self._each(self.columns, "column") as column:
                 self.sums[row, column] = _number(0)
         with ib.for_range(0, -(-self.keys // tile.keys), name="tile") as number:
             self._tile(number * tile.keys)
+        self._add_totals()
         self._store()
+
+    def _private(self, shape: tuple[int, ...], name: str) -> BufferVar:
+        return self.ib.allocate("float32", shape, name=name, scope="local")
 
     def _each(self, count: int, name: str) -> AbstractContextManager[Var]:
         """A short loop over what a thread has in registers."""
         return self.ib.for_range(0, count, name=name, kind="unroll")
 
-    def _fetch(self, name: str, source: BufferVar, first: Expr, count: int) -> None:
-        """All threads bring rows of a head into shared memory; behind the last are zeros."""
-        ib, held = self.ib, self.held[name]
-        rows = self.tile.sizes[name][0]
-        width = self.value_width if name == "value" else self.width
+    @contextmanager
+    def _steps(self, count: int) -> Iterator[Expr]:
+        """The steps of a sum, some of them written out."""
+        turns = math.gcd(count, MOST_TURNS)
+        with self.ib.for_range(0, count // turns, name="step") as step, (
+            self._each(turns, "turn")
+        ) as turn:
+            yield step * turns + turn
+
+    def _lanes(self, count: int) -> AbstractContextManager[Var]:
+        """Numbers that are moved at once."""
+        return self.ib.for_range(0, count, name="lane", kind="vectorize")
+
+    def _fetch(self, name: str, which: int, first: Expr, count: int) -> None:
+        """All threads bring rows of a head into shared memory; behind the last it comes again.
+
+        A thread loads all that it brings before it stores the first: loads take long.
+        """
+        ib, held, part = self.ib, self.held[name], self.parts[which]
+        rows, width = self.tile.sizes[name][0], _shape(self.made.operands[which])[3]
         batch, head = self.at
-        with ib.for_range(0, -(-rows * width // self.tile.threads), name="part") as part:
-            place = part * self.tile.threads + self.thread
-            row, column = place // width, place % width
+        lanes = QUAD if part.has_quads(width) else 1
+        pieces, threads = rows * width // lanes, self.tile.threads
+        parts = -(-pieces // threads)
+        together = min(parts, MOST_TOGETHER)
+        with ib.for_range(0, -(-parts // together), name="turn") as turn, ib.new_scope():
+            brought = self._private((together, lanes), "brought")
 
-            def bring(row: Expr = row, column: Expr = column) -> None:
-                read = build.cast("float32", source[batch, first + row, head, column])
+            def piece(number: Expr) -> Expr:
+                return (turn * together + number) * threads + self.thread
+
+            with ib.for_range(0, together, name="part") as number:
+                place = build.minimum(piece(number), pieces - 1) * lanes
+                row = first + place // width
                 if count % rows:
-                    read = build.if_then_else(first + row < count, read, _number(0))
-                held[row, column] = read
-
-            if rows * width % self.tile.threads:
-                with ib.if_scope(place < rows * width):
-                    bring()
-            else:
-                bring()
+                    row = build.minimum(row, count - 1)
+                start = part.place((batch, row, head, place % width))
+                with self._lanes(lanes) as lane:
+                    read = self.given[which][start + lane * part.steps[3]]
+                    brought[number, lane] = build.cast("float32", read)
+            with ib.for_range(0, together, name="part") as number, (
+                ib.if_scope(piece(number) < pieces)
+            ):
+                place = piece(number) * lanes
+                with self._lanes(lanes) as lane:
+                    held[place // width, place % width + lane] = brought[number, lane]
 
     def _tile(self, first: Expr) -> None:
         """Scores of a tile of keys, and what they add to the sums."""
-        ib = self.ib
+        ib, own, power = self.ib, self.tile.own, self.held["power"]
         ib.emit(barrier())  # others have read the tile before
-        self._fetch("key", self.key, first, self.keys)
-        self._fetch("value", self.value, first, self.keys)
+        self._fetch("key", 1, first, self.keys)
+        self._fetch("value", 2, first, self.keys)
         ib.emit(barrier())
         self._score(first)
         ib.emit(barrier())
         self._shrink()
-        ib.emit(barrier())  # all have seen the scores
-        with self._each(OWN_QUERIES, "row") as row, self._each(self.own_keys, "key") as key:
-            self.scores[self._row(row), key * ACROSS + self.x] = self.own[row, key]
+        with ib.for_range(0, own * self.own_keys, name="number") as number:
+            row, key = number // self.own_keys, number % self.own_keys
+            power[self._row(row), key * ACROSS + self.x] = self.own[row, key]
         ib.emit(barrier())
         self._add()
 
@@ -232,22 +276,33 @@ class _Writer:
         return row * self.down + self.y
 
     def _score(self, first: Expr) -> None:
-        ib, query, key = self.ib, self.held["query"], self.held["key"]
-        with self._each(OWN_QUERIES, "row") as row, self._each(self.own_keys, "key") as k:
+        """The scores of a thread, and the largest of each query's."""
+        ib, own = self.ib, self.tile.own
+        with self._each(own, "row") as row, self._each(self.own_keys, "key") as k:
             self.own[row, k] = _number(0)
-        with ib.for_range(0, self.width, name="step") as step, (
-            self._each(OWN_QUERIES, "row")
-        ) as row, self._each(self.own_keys, "key") as k:
-            self.own[row, k] = self.own[row, k] + (
-                query[self._row(row), step] * key[k * ACROSS + self.x, step]
-            )
-        with self._each(OWN_QUERIES, "row") as row, self._each(self.own_keys, "key") as k:
-            place = first + k * ACROSS + self.x
-            made = self._masked(self.own[row, k] * self.made.scale, self._row(row), place)
-            if self.keys % self.tile.keys:
-                made = build.if_then_else(place < self.keys, made, _number(NEVER))
-            self.own[row, k] = made
-            self.scores[self._row(row), k * ACROSS + self.x] = self.own[row, k]
+        lanes = QUAD if self.width % QUAD == 0 else 1
+        with self._steps(self.width // lanes) as step, ib.new_scope():
+            query = self._private((own, lanes), "query_quad")
+            key = self._private((self.own_keys, lanes), "key_quad")
+            with self._each(own, "row") as row, self._lanes(lanes) as lane:
+                query[row, lane] = self.held["query"][self._row(row), step * lanes + lane]
+            with self._each(self.own_keys, "key") as k, self._lanes(lanes) as lane:
+                key[k, lane] = self.held["key"][k * ACROSS + self.x, step * lanes + lane]
+            with self._each(lanes, "part") as part, self._each(own, "row") as row, (
+                self._each(self.own_keys, "key")
+            ) as k:
+                self.own[row, k] = self.own[row, k] + query[row, part] * key[k, part]
+        with ib.for_range(0, own, name="row") as row, ib.new_scope():
+            most = self._private((1,), "most_here")
+            most[0] = _number(NEVER)
+            with self._each(self.own_keys, "key") as k:
+                place = first + k * ACROSS + self.x
+                made = self._masked(self.own[row, k] * self.made.scale, self._row(row), place)
+                if self.keys % self.tile.keys:
+                    made = build.if_then_else(place < self.keys, made, _number(NEVER))
+                self.own[row, k] = made
+                most[0] = build.maximum(most[0], self.own[row, k])
+            self.held["largest"][self._row(row), self.x] = most[0]
 
     def _masked(self, score: Expr, row: Expr, key: Expr) -> Expr:
         batch, head = self.at
@@ -270,11 +325,15 @@ class _Writer:
     def _shrink(self) -> None:
         """The largest score so far: all that was summed shrinks by the same factor."""
         ib = self.ib
-        with self._each(OWN_QUERIES, "row") as row, ib.new_scope():
-            most = ib.allocate("float32", (1,), name="most", scope="local")
+        with self._each(self.tile.own, "row") as row, ib.new_scope():
+            all_of = self._private((ACROSS,), "all_of")
+            most = self._private((1,), "most_so_far")
+            with self._each(ACROSS // QUAD, "part") as part, self._lanes(QUAD) as lane:
+                at = part * QUAD + lane
+                all_of[at] = self.held["largest"][self._row(row), at]
             most[0] = self.largest[row]
-            with ib.for_range(0, self.tile.keys, name="key") as key:
-                most[0] = build.maximum(most[0], self.scores[self._row(row), key])
+            with self._each(ACROSS, "other") as other:
+                most[0] = build.maximum(most[0], all_of[other])
             # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
             base = ib.let("base", build.select(
                 most[0].equal(_number(NEVER)), _number(0), most[0]))
@@ -285,35 +344,65 @@ class _Writer:
                 self.sums[row, column] = self.sums[row, column] * factor
             with self._each(self.own_keys, "key") as k:
                 self.own[row, k] = exp(self.own[row, k] - base)
+                self.total[row] = self.total[row] + self.own[row, k]
 
     def _add(self) -> None:
         """The values of a tile, by the powers of their scores."""
-        ib, value = self.ib, self.held["value"]
-        with ib.for_range(0, self.tile.keys, name="key") as key, (
-            self._each(OWN_QUERIES, "row")
-        ) as row:
-            power = ib.let("power", self.scores[self._row(row), key])
-            self.total[row] = self.total[row] + power
-            with self._each(self.columns, "column") as column:
-                self.sums[row, column] = self.sums[row, column] + (
-                    power * value[key, self._column(column)]
-                )
+        ib, own, beside = self.ib, self.tile.own, self.beside
+        with self._steps(self.tile.keys // QUAD) as keys, ib.new_scope():
+            power = self._private((own, QUAD), "power_quad")
+            value = self._private((self.columns,), "values")
+            with self._each(own, "row") as row, self._lanes(QUAD) as lane:
+                power[row, lane] = self.held["power"][self._row(row), keys * QUAD + lane]
+            with self._each(QUAD, "key") as key:
+                with self._each(self.columns // beside, "part") as part, (
+                    self._lanes(beside)
+                ) as lane:
+                    at = self._column(part * beside) + lane
+                    value[part * beside + lane] = self.held["value"][keys * QUAD + key, at]
+                with self._each(own, "row") as row, self._each(self.columns, "column") as column:
+                    self.sums[row, column] = self.sums[row, column] + (
+                        power[row, key] * value[column]
+                    )
 
     def _column(self, column: Expr) -> Expr:
-        place = column * ACROSS + self.x
+        """The place of one of a thread's columns."""
+        beside = self.beside
+        place = column // beside * (ACROSS * beside) + self.x * beside + column % beside
         whole = self.value_width % ACROSS == 0
         return place if whole else build.minimum(place, self.value_width - 1)
+
+    def _add_totals(self) -> None:
+        """The powers of all keys: each thread has added up those of its own."""
+        ib, own, totals = self.ib, self.tile.own, self.held["largest"]
+        ib.emit(barrier())
+        with ib.for_range(0, own, name="row") as row:
+            totals[self._row(row), self.x] = self.total[row]
+        ib.emit(barrier())
+        with self._each(own, "row") as row:
+            self.total[row] = _number(0)
+            with self._each(ACROSS, "other") as other:
+                self.total[row] = self.total[row] + totals[self._row(row), other]
 
     def _store(self) -> None:
         ib = self.ib
         batch, head = self.at
-        with self._each(OWN_QUERIES, "row") as row:
+        with self._each(self.tile.own, "row") as row:
             query = self.first + self._row(row)
             with ib.if_scope(query < self.queries), self._each(self.columns, "column") as column:
-                place = column * ACROSS + self.x
+                place = self._column(column) if self.beside > 1 else column * ACROSS + self.x
                 with ib.if_scope(place < self.value_width):
                     made = self.sums[row, column] / self.total[row]
                     self.out[batch, query, head, place] = build.cast(self.result.dtype, made)
+
+
+def _where(tensor: Tensor) -> Strided:
+    """Where queries, keys or values lie: an array of their own where no rule says it."""
+    found = strided(tensor)
+    if found is not None and not found.is_rounded:
+        return found
+    _, length, heads, width = _shape(tensor)
+    return Strided(tensor, 0, (length * heads * width, heads * width, width, 1))
 
 
 def _number(value: float) -> Expr:

@@ -2,10 +2,14 @@
 
 The ring of stages is that of warpgroup_kernel.py. A thread holds the sums of up to eight rows and
 eight columns; four steps of a sum at a time come from shared memory by loads of 16 bytes, which the
-order of chunks there keeps free of conflicts. A warp is four lanes high and eight wide.
+order of chunks there keeps free of conflicts. While four steps are multiplied, the next four are
+loaded into registers of their own. A warp is four lanes high and eight wide. Neighbouring lanes
+have the same columns, and every second lane the same rows: then a load of each kind takes shared
+memory two turns, not four.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
@@ -15,6 +19,7 @@ from sterna.schedule.gpu.ring import GROUP, WARP, Product, Ring
 from sterna.schedule.gpu.warpgroup_kernel import Turn, WarpgroupKernel
 from sterna.support.dtype import DataType
 from sterna.tir.ir_builder import BufferVar
+from sterna.tir.threads import ROLLED
 from sterna.tir.warpgroups import (
     load_quad,
     mbarrier_arrive,
@@ -25,12 +30,39 @@ from sterna.tir.warpgroups import (
 
 HIGH, WIDE = 4, 8
 """The lanes of a warp."""
-OWN_COLUMNS = 8
+MOST_COLUMNS = 8
 """Columns of a thread."""
 QUAD = 4
 """Numbers of 4 bytes that one load brings."""
+STEPS = ROW_BYTES // 16
+"""Of a block: the quads of a row in shared memory."""
 # Beyond so many sums a thread has no registers for what the epilogue reads.
 MOST_SUMS_BESIDE = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """How the sums of a tile are shared out among threads."""
+
+    across: int
+    """Warps side by side."""
+    rows: int
+    """Of a thread."""
+    columns: int
+
+    @staticmethod
+    def of(ring: Ring) -> "Lanes":
+        """Those of a tile."""
+        warps = ring.consumers * GROUP // WARP
+        across = -(-ring.columns // (WIDE * MOST_COLUMNS))
+        return Lanes(
+            across, ring.rows * across // (warps * HIGH), ring.columns // (WIDE * across)
+        )
+
+    def suits(self, product: Product, ring: Ring) -> bool:
+        """Whether columns that lie side by side are whole loads, and parts of sums whole quads."""
+        side_by_side = product.b.along_rows and self.columns % QUAD
+        return not side_by_side and self.rows * self.columns % (QUAD * ring.split) == 0
 
 
 class LaneKernel(WarpgroupKernel):
@@ -41,22 +73,19 @@ class LaneKernel(WarpgroupKernel):
         dependent: bool = False,
     ) -> None:
         super().__init__(product, ring, kind, outer, dependent=dependent)
-        self.warps = ring.consumers * GROUP // WARP
-        self.across = ring.columns // (WIDE * OWN_COLUMNS)
-        """Warps side by side."""
-        self.own_rows = ring.rows * self.across // (self.warps * HIGH)
+        self.lanes = Lanes.of(ring)
 
     def describe(self) -> str:
-        own = f"{self.own_rows} x {OWN_COLUMNS}"
+        own = f"{self.lanes.rows} x {self.lanes.columns}"
         return f"a tile of {self.ring} a block, {own} a thread"
 
     @property
     def sums_of_a_thread(self) -> int:
-        return self.own_rows * OWN_COLUMNS
+        return self.lanes.rows * self.lanes.columns
 
     @property
     def arrivals(self) -> int:
-        return self.warps
+        return self.ring.consumers * GROUP // WARP
 
     def _consume(self, sums: BufferVar, warp: Expr) -> None:
         ib, ring = self.ib, self.ring
@@ -68,58 +97,79 @@ class LaneKernel(WarpgroupKernel):
         results.load_reads()
         for number in range(self.sums_of_a_thread):
             sums[number] = build.const(0.0, "float32")
-        place = Turn(self, "emptied")
-        with self._rolled(self.blocks, "block") as block:
-            ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
-            self._multiply_block(sums, place.stage, results)
-            if self.blocks > ring.stages:
-                ib.emit(warp_sync())
-                with ib.if_scope((self.thread % WARP).equal(0)):
-                    ib.emit(mbarrier_arrive(self.free + place.stage * 8))
-            place.advance()
-            del block
+        with ib.new_scope():
+            self._multiply_blocks(sums, results)
         if ring.split > 1:
             results.exchange(sums)
         results.store()
 
-    def _multiply_block(self, sums: BufferVar, stage: Expr, results: "LaneResults") -> None:
-        """The steps of a block, four at a time."""
-        ib, ring, own = self.ib, self.ring, self.own_rows
-        start = self.base + stage * ring.stage_bytes
-        up, along = results.up, results.along
+    def _multiply_blocks(self, sums: BufferVar, results: "LaneResults") -> None:
+        """All blocks: each step is loaded while the one before is multiplied."""
+        ib, place = self.ib, Turn(self, "emptied")
+        held = [_Quads(self, results, name) for name in ("even", "odd")]
+        ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
+        held[0].load(place.stage, 0)
+        with ib.for_range(0, self.blocks, name="block", annotations={ROLLED: 1}) as block:
+            for step in range(STEPS - 1):
+                held[(step + 1) % 2].load(place.stage, step + 1)
+                held[step % 2].multiply(sums)
+            done = ib.let("done", self.free + place.stage * 8)
+            place.advance()
+            with ib.if_scope(block < self.blocks - 1):
+                ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
+            # What is loaded behind the last block is not multiplied.
+            held[0].load(place.stage, 0)
+            held[1].multiply(sums)
+            if self.blocks > self.ring.stages:
+                ib.emit(warp_sync())
+                with ib.if_scope((self.thread % WARP).equal(0)):
+                    ib.emit(mbarrier_arrive(done))
+
+
+class _Quads:
+    """Registers for four steps of a thread's rows and columns."""
+
+    def __init__(self, kernel: LaneKernel, results: "LaneResults", name: str) -> None:
+        self.kernel, self.results, ib = kernel, results, kernel.ib
+        rows, columns = kernel.lanes.rows, kernel.lanes.columns
+        self.a = ib.allocate("float32", (rows * QUAD,), name=f"{name}_a", scope="local")
+        self.b = ib.allocate("float32", (columns * QUAD,), name=f"{name}_b", scope="local")
+
+    def load(self, stage: Expr, step: int) -> None:
+        """Four steps of a block in a stage."""
+        kernel, results = self.kernel, self.results
+        ib, ring = kernel.ib, kernel.ring
+        start = kernel.base + stage * ring.stage_bytes
         # Rows four apart are in the other half of their eight, whose chunks are in another order.
-        firsts = [
-            ib.let(f"a{half}", start + (results.top + up + half * HIGH) * ROW_BYTES
-                   + (up + half * HIGH) * 16)
-            for half in range(2)
-        ]
-        behind = start + ring.rows * ROW_BYTES
-        columns = ROW_BYTES // QUAD
-        by_rows = self.product.b.along_rows
-        if by_rows:
-            begin = behind + results.left // columns * (columns * ROW_BYTES) + along * 16
-        else:
-            begin = behind + (results.left + along) * ROW_BYTES + along * 16
-        begin = ib.let("b0", begin)
-        with self._rolled(columns // QUAD, "step") as step, ib.new_scope():
-            a = ib.allocate("float32", (own * QUAD,), name="a", scope="local")
-            b = ib.allocate("float32", (OWN_COLUMNS * QUAD,), name="b", scope="local")
-            for row in range(own):
-                half, pair = row % 2, row // 2
-                at = (firsts[half] ^ (step * 16)) + pair * 2 * HIGH * ROW_BYTES
-                ib.emit(load_quad(a[row * QUAD], at))
-            if by_rows:
-                for number in range(QUAD):
-                    k = step * QUAD + number
-                    at = (begin ^ (k % 8 * 16)) + k * ROW_BYTES
-                    for part in range(OWN_COLUMNS // QUAD):
-                        first = b[number * OWN_COLUMNS + part * QUAD]
-                        ib.emit(load_quad(first, at + part * columns * ROW_BYTES))
-            else:
-                at = begin ^ (step * 16)
-                for column in range(OWN_COLUMNS):
-                    ib.emit(load_quad(b[column * QUAD], at + column * WIDE * ROW_BYTES))
-            ib.emit(multiply_quads(sums[0], a[0], b[0], own, OWN_COLUMNS, by_rows))
+        for row in range(kernel.lanes.rows):
+            half, pair = row % 2, row // 2
+            first = start + results.row_places[half]
+            at = (first ^ (step * 16)) + pair * 2 * HIGH * ROW_BYTES
+            ib.emit(load_quad(self.a[row * QUAD], at))
+        begin = start + results.column_place
+        if kernel.product.b.along_rows:
+            self._load_beside(begin, step)
+            return
+        for column in range(kernel.lanes.columns):
+            at = (begin ^ (step * 16)) + column * WIDE * ROW_BYTES
+            ib.emit(load_quad(self.b[column * QUAD], at))
+
+    def _load_beside(self, begin: Expr, step: int) -> None:
+        """Columns that lie side by side, four at a time."""
+        own = self.kernel.lanes.columns
+        for number in range(QUAD):
+            k = step * QUAD + number
+            at = (begin ^ (k % 8 * 16)) + k * ROW_BYTES
+            for part in range(own // QUAD):
+                first = self.b[number * own + part * QUAD]
+                self.kernel.ib.emit(load_quad(first, at + part * WIDE * QUAD * ROW_BYTES))
+
+    def multiply(self, sums: BufferVar) -> None:
+        """Add their products to the sums."""
+        lanes, by_steps = self.kernel.lanes, self.kernel.product.b.along_rows
+        self.kernel.ib.emit(
+            multiply_quads(sums[0], self.a[0], self.b[0], lanes.rows, lanes.columns, by_steps)
+        )
 
 
 class LaneResults(Results):
@@ -130,11 +180,21 @@ class LaneResults(Results):
 
     def __init__(self, kernel: LaneKernel, sums: BufferVar, warp: Expr) -> None:
         super().__init__(kernel, sums, warp)
-        ib, across = self.ib, kernel.across
-        self.up = ib.let("up", self.lane // WIDE)
-        self.along = ib.let("along", self.lane % WIDE)
-        self.top = ib.let("top", warp // across * (HIGH * kernel.own_rows))
-        self.left = ib.let("left", warp % across * (WIDE * OWN_COLUMNS))
+        ib, lanes, ring = self.ib, kernel.lanes, kernel.ring
+        self.up = ib.let("up", self.lane % 2 + self.lane // 16 * 2)
+        self.along = ib.let("along", self.lane // 2 % WIDE)
+        self.top = ib.let("top", warp // lanes.across * (HIGH * lanes.rows))
+        self.left = ib.let("left", warp % lanes.across * (WIDE * lanes.columns))
+        rows = [self.up, self.up + HIGH]
+        self.row_places = [
+            ib.let("row_place", (self.top + row) * ROW_BYTES + row * 16) for row in rows
+        ]
+        """Where the first two rows of a thread begin in a stage, in the order of their chunks."""
+        first = self.left if kernel.product.b.along_rows else self.left + self.along
+        self.column_place = ib.let(
+            "column_place", (first + ring.rows) * ROW_BYTES + self.along * 16
+        )
+        """Where its first column, or four of them side by side, begin."""
 
     @property
     def count(self) -> int:
@@ -142,15 +202,16 @@ class LaneResults(Results):
 
     def place(self, number: int) -> tuple[Expr, Expr]:
         """The row and the column of a sum."""
-        kernel = self.kernel
-        which: Expr = build.const(number // kernel.own_rows)
+        kernel, lanes = self.kernel, self.kernel.lanes
+        among: Expr = build.const(number)
         if self.ring.split > 1:
-            which = which + kernel.rank * (OWN_COLUMNS // self.ring.split)
-        row = kernel.row + self.top + self.up + number % kernel.own_rows * HIGH
+            among = among + kernel.rank * self.count
+        which = among // lanes.rows
+        row = kernel.row + self.top + self.up + among % lanes.rows * HIGH
         column = kernel.column + self.left
         if kernel.product.b.along_rows:
-            columns = ROW_BYTES // QUAD
-            column = column + self.along * QUAD + which // QUAD * columns + which % QUAD
+            beside = WIDE * QUAD
+            column = column + self.along * QUAD + which // QUAD * beside + which % QUAD
         else:
             column = column + self.along + which * WIDE
         return row, column

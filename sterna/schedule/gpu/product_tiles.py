@@ -7,6 +7,7 @@ that stay or not; data that is float32 in memory is rounded in the kernel, ahead
 from dataclasses import replace
 
 from sterna.schedule.choose import choose
+from sterna.schedule.gpu.lane_kernel import Lanes
 from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.rounded_persistent_kernel import FIRST_PIECE, PIECE
 from sterna.support.dtype import DataType
@@ -38,7 +39,10 @@ PROCESSORS = 132
 # sent; what a kernel takes beside.
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
-_LANES_BLOCK_TIME = {(64, 64): 0.85, (64, 128): 1.5, (128, 128): 2.6}
+_LANES_BLOCK_TIME = {
+    (64, 32): 0.42, (64, 48): 0.52, (64, 64): 0.65, (64, 96): 0.95, (64, 128): 1.25,
+    (128, 128): 2.5,
+}
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
 # Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
@@ -92,7 +96,7 @@ def ring_of(
             if stages < STAGES[0] or stages * split >= product.blocks
         ]
     by_copies = are_whole(product.columns, stored) and str(stored) in STORED
-    if by_copies and product.a.kind != "float32":
+    if by_copies and not product.by_lanes:
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
@@ -140,7 +144,7 @@ def _rounding_time(product: Product) -> float:
 def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
     if turned:
         return _TURNED_BLOCK_TIME
-    return _LANES_BLOCK_TIME if product.a.kind == "float32" else _BLOCK_TIME
+    return _LANES_BLOCK_TIME if product.by_lanes else _BLOCK_TIME
 
 
 def _even_share(tiles: int) -> int:
@@ -158,7 +162,9 @@ def _blocks(product: Product, ring: Ring) -> int:
 
 
 def _suits_split(product: Product, ring: Ring) -> bool:
-    """Whether parts of sums are alike and long enough, and clusters of blocks find room."""
+    """Whether threads have whole parts of sums, which are long enough, and clusters find room."""
+    if product.by_lanes and not Lanes.of(ring).suits(product, ring):
+        return False
     if ring.split == 1:
         return True
     if product.sums.is_integer:
@@ -166,8 +172,11 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    most = PROCESSORS if ring.split == 2 and ring.wide else MOST_IN_CLUSTERS
-    return whole and ring.own_columns % 8 == 0 and _blocks(product, ring) <= most
+    few = ring.wide or product.by_lanes
+    most = PROCESSORS if ring.split == 2 and few else MOST_IN_CLUSTERS
+    if not product.by_lanes and ring.own_columns % 8:
+        return False
+    return whole and _blocks(product, ring) <= most
 
 
 def microseconds(product: Product, ring: Ring) -> float:
@@ -176,7 +185,7 @@ def microseconds(product: Product, ring: Ring) -> float:
     waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
     results = ring.rows * ring.columns / (64 * 64)
     step = _block_times(product, ring.turned)[ring.rows, ring.columns]
-    if waves == 1 and product.a.kind != "float32":
+    if waves == 1 and not product.by_lanes:
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
         step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
     if ring.wide:

@@ -115,6 +115,8 @@ class Product:
     batch: int = 1
     fixed: str = ""
     """Which of a and b are known before the kernels before this one are done."""
+    tf32: bool = False
+    """Whether Tensor Cores may take numbers of float32, of whose fractions they read ten bits."""
 
     def turned(self) -> "Product":
         """The same with its operands exchanged."""
@@ -127,6 +129,11 @@ class Product:
     def blocks(self) -> int:
         """Of a sum."""
         return self.taps * -(-self.depth // self.a.unit)
+
+    @property
+    def by_lanes(self) -> bool:
+        """Whether lanes of warps multiply, not Tensor Cores."""
+        return self.a.kind == "float32" and not self.tf32
 
     @property
     def sums(self) -> DataType:

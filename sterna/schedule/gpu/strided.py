@@ -5,6 +5,7 @@ they come from. Where that index is a sum of the axes, each times a number of it
 to be moved: kernels read it where it is.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from sterna.arith import Analyzer, substitute
@@ -28,6 +29,18 @@ class Strided:
     """How far neighbours along each axis are apart, in elements; 0 where an axis has but one."""
     is_rounded: bool = False
     """Whether the array is float32, and the tensor's elements are rounded to 16 bits."""
+
+    def place(self, index: Sequence[Expr]) -> Expr:
+        """Where an element is."""
+        found: Expr = build.const(self.first)
+        for at, step in zip(index, self.steps, strict=True):
+            found = found + at * step
+        return found
+
+    def has_quads(self, width: int) -> bool:
+        """Whether rows of such a width are whole quads of neighbours."""
+        whole = all(step % 4 == 0 for step in (self.first, *self.steps[:-1], width))
+        return whole and self.steps[-1] == 1
 
 
 def strided(tensor: Tensor) -> Strided | None:
@@ -80,14 +93,36 @@ class Heads:
         """The same in bytes."""
         return [self.array.dtype.bytes * step for step in self.steps]
 
-    def rounded_before(self) -> "Heads":
-        """The same in an array that another kernel rounds."""
-        if not self.is_rounded:
-            return self
-        made: Tensor = compute(
-            self.array.shape, lambda *at: build.cast(self.kind, self.array(*at)), name="T_rounded"
-        )
-        return replace(self, array=made, is_rounded=False)
+
+def rounded_together(parts: Sequence[Heads]) -> list[Heads]:
+    """The same in arrays that other kernels round: arrays of one shape by one kernel."""
+    waiting = dict.fromkeys(part.array for part in parts if part.is_rounded)
+    made: dict[Tensor, Tensor] = {}
+    while waiting:
+        first = next(iter(waiting))
+        alike = [array for array in waiting if _sizes(array) == _sizes(first)]
+        kind = next(part.kind for part in parts if part.array is first)
+        made |= dict(zip(alike, _rounded(alike, kind), strict=True))
+        for array in alike:
+            del waiting[array]
+    return [
+        replace(part, array=made[part.array], is_rounded=False) if part.is_rounded else part
+        for part in parts
+    ]
+
+
+def _rounded(arrays: Sequence[Tensor], kind: DataType) -> Sequence[Tensor]:
+    """Arrays of one shape, rounded by one kernel."""
+
+    def elements(*at: Expr) -> list[Expr]:
+        return [build.cast(kind, array(*at)) for array in arrays]
+
+    made = compute(arrays[0].shape, elements, name="T_rounded")
+    return [made] if isinstance(made, Tensor) else list(made)
+
+
+def _sizes(array: Tensor) -> list[int | None]:
+    return [build.int_value(extent) for extent in array.shape]
 
 
 def part_of(tensor: Tensor) -> Heads | None:

@@ -66,7 +66,12 @@ def on_tensor_cores(
         return None
     gpu, (total, made) = Architecture.of(str(arch)), found
     operands = _matrices(total, made) or _windows(total, made) or _columns(total, made)
-    if operands is None or not _suits(operands.product, gpu):
+    if operands is None:
+        return None
+    product = operands.product
+    if target.attrs.get("tf32") and _takes_tf32(product, gpu):
+        operands = replace(operands, product=replace(product, tf32=True))
+    if not _suits(operands.product, gpu):
         return None
     epilogue = None
     if outputs[0] is not total.output(0):
@@ -83,9 +88,15 @@ def _suits(product: Product, gpu: Architecture) -> bool:
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
     if gpu.name != GROUPS:
         return gpu.number >= FIRST_OF_WARPS and lie_along_sums and kind in HALVES
-    if kind == "float32":
+    if product.by_lanes:
         return product.rows >= FEWEST_ROWS_OF_LANES
     return kind in HALVES or lie_along_sums
+
+
+def _takes_tf32(product: Product, gpu: Architecture) -> bool:
+    """Whether a product of float32 can go to Tensor Cores: both operands lie along sums."""
+    lie_along_sums = not product.a.along_rows and not product.b.along_rows
+    return product.a.kind == "float32" and lie_along_sums and gpu.name == GROUPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +137,7 @@ def _written(
 
 def _kernel_of(product: Product, ring: Ring) -> tuple[type[WarpgroupKernel], str]:
     """What makes a product of such tiles, and its name."""
-    if product.a.kind == "float32":
+    if product.by_lanes:
         return LaneKernel, "T_lanes"
     if ring.turned:
         return (RoundedTurnedKernel if ring.wide else TurnedKernel), "T_wgmma"

@@ -16,7 +16,7 @@ from sterna.schedule.choose import choose
 from sterna.schedule.gpu.attention_tile import BOX, AttentionTile, Shape
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP
-from sterna.schedule.gpu.strided import Heads, part_of
+from sterna.schedule.gpu.strided import Heads, part_of, rounded_together
 from sterna.schedule.gpu.transposed_result import MovedResult
 from sterna.schedule.gpu.warpgroup_kernel import FEW_REGISTERS, MANY_REGISTERS, Turn
 from sterna.support.dtype import DataType
@@ -80,9 +80,7 @@ def attention_on_tensor_cores(
         return None
     # Queries are read once, and rounded on the way; keys and values again and again.
     whole = shape.width % BOX == 0
-    parts = [
-        part if place == 0 and whole else part.rounded_before() for place, part in enumerate(parts)
-    ]
+    parts = [*parts[:whole], *rounded_together(parts[whole:])]
     offered = [
         tile
         for groups in (2, 1) for keys in (128, 64) for stages in (3, 2)

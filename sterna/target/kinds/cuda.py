@@ -49,6 +49,7 @@ KIND = TargetKind(
         Option("max_shared_memory_per_block", "int"),
         Option("registers_per_block", "int"),
         Option("l2_cache_size_bytes", "int"),
+        Option("tf32", "bool"),
     ),
     refine=_refine,
     triple="nvptx64-nvidia-cuda",

@@ -15,6 +15,14 @@ from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
 from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import ExprVisitor, Rewriter
 from sterna.tir.effects import has_effect
+from sterna.tir.fragments import (
+    OF_WARPS,
+    STORE,
+    WARP,
+    bytes_of_a_thread,
+    is_fragment,
+    with_addresses,
+)
 from sterna.tir.passes.thread_sync import DivergentBarrierError, thread_sync
 from sterna.tir.stmt import (
     Allocate,
@@ -28,6 +36,7 @@ from sterna.tir.stmt import (
     LetStmt,
     PrimFunc,
     Stmt,
+    Tensorized,
     seq,
 )
 from sterna.tir.threads import (
@@ -82,6 +91,7 @@ def launch_of(kernel: PrimFunc) -> Launch:
 
 def split_host_device(func: PrimFunc) -> tuple[PrimFunc, list[PrimFunc]]:
     """The host's part of a function, which calls kernels by name, and these kernels."""
+    func = with_addresses(func)
     splitter = _Splitter(func)
     body = splitter.rewrite(func.body)
     return func.with_body(body), splitter.kernels
@@ -399,6 +409,11 @@ class _Mapper(Rewriter):
         indices = tuple(self.rewrite(index) for index in store.indices)
         value = self.rewrite(store.value)
         predicate = None if store.predicate is None else self.rewrite(store.predicate)
+        if is_fragment(store.buffer):
+            raise ValueError(
+                f"{store.buffer.name} is held by the lanes of a warp ({store.buffer.scope}), and "
+                "only intrinsics store there: tensorize its loops"
+            )
         buffer, indices = self.placed(store.buffer, indices)
         made = BufferStore(buffer, value, indices, predicate)
         rank = rank_of_scope(store.buffer.scope)
@@ -429,7 +444,32 @@ class _Mapper(Rewriter):
         made = Evaluate(self.rewrite(evaluate.value))
         if not has_effect(made.value):
             return made
+        if isinstance(made.value, Call) and made.value.op in OF_WARPS:
+            return self.of_warps(made, made.value)
         return self.guarded(made, frozenset(self.around), LAUNCHED)
+
+    def of_warps(self, made: Stmt, call: Call) -> Stmt:
+        """What all lanes of a warp do. Of the warps that would store the same, one does."""
+        along_x = build.int_value(self.extents.get(THREADS[0], build.const(1)))
+        if along_x is None or along_x % WARP:
+            raise ValueError(
+                f"{call.op} is done by the {WARP} lanes of a warp, but there are {along_x} "
+                f"{THREADS[0]}; bind a loop of {WARP} iterations, such as one of a stage in shared "
+                f"memory, to {THREADS[0]}"
+            )
+        if call.op != STORE:
+            return made
+        idle = THREADS[0] not in self.around and along_x > WARP
+        if idle:
+            made = IfThenElse(self.threads[THREADS[0]] < WARP, made)
+        return self.guarded(made, frozenset([*self.around, THREADS[0]]), LAUNCHED)
+
+    def visit_Tensorized(self, done: Tensorized) -> Stmt:
+        """What kernels call stands for itself; its meaning is not made of threads' statements."""
+        body: Stmt = self.rewrite(done.body)
+        return body if _is_known(done.body) else Tensorized(
+            done.name, body, self.rewrite(done.meaning)
+        )
 
     def visit_AttrStmt(self, attr: AttrStmt) -> Stmt:
         return self.rewrite(attr.body)  # type: ignore[no-any-return]
@@ -441,13 +481,23 @@ class _Mapper(Rewriter):
         if is_shared(buffer.scope):
             self.shared[buffer] = len(self.around), len(self.conditions)
             return Allocate(buffer, self.rewrite(allocate.body))
-        bytes_taken = buffer.known_bytes
+        bytes_taken = bytes_of_a_thread(buffer)
+        if is_fragment(buffer):
+            self.check_fragment(buffer, bytes_taken)
+            return Allocate(buffer, self.rewrite(allocate.body))
         if bytes_taken is not None and bytes_taken <= MOST_PRIVATE_BYTES:
             own = Buffer(buffer.name, buffer.dtype, buffer.shape, "local", (), buffer.alignment)
             body = _Renamer(buffer, own).rewrite(allocate.body)
             return Allocate(own, self.rewrite(body))
         self.slice_of(buffer)
         return self.rewrite(allocate.body)  # type: ignore[no-any-return]
+
+    def check_fragment(self, buffer: Buffer, bytes_taken: int | None) -> None:
+        if bytes_taken is None or bytes_taken > MOST_PRIVATE_BYTES:
+            raise ValueError(
+                f"{buffer.name} takes {bytes_taken or 'an unknown number of'} bytes of each "
+                f"thread's registers; compute it at an inner loop, or in smaller tiles"
+            )
 
     def slice_of(self, buffer: Buffer) -> None:
         """Give each thread a part of memory of the device."""
@@ -476,6 +526,15 @@ class _Mapper(Rewriter):
         indices = tuple(self.rewrite(index) for index in load.indices)
         buffer, indices = self.placed(load.buffer, indices)
         return BufferLoad(buffer, indices)
+
+
+def _is_known(stmt: Stmt) -> bool:
+    """Whether all that a statement calls are intrinsics of ours."""
+    foreign: list[Node] = []
+    post_order(stmt, lambda node: foreign.append(node) if (
+        isinstance(node, Call) and node.op.startswith(("call_extern", "call_pure", "call_llvm"))
+    ) else None)
+    return not foreign
 
 
 def _runs_over(stmt: Stmt, tag: str) -> bool:

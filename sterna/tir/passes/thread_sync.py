@@ -31,6 +31,7 @@ from sterna.ir.expr import (
     variables_in,
 )
 from sterna.ir.node import Node, post_order
+from sterna.tir.fragments import WRITES, element_of, touched
 from sterna.tir.stmt import (
     Allocate,
     AttrStmt,
@@ -152,7 +153,16 @@ class _Planner:
         reads: set[Buffer] = set()
         writes: set[Buffer] = set()
 
-        def look(node: Node) -> None:
+        stack: list[Node] = [stmt]
+        while stack:
+            node = stack.pop()
+            if isinstance(node, Call) and node.op in WRITES:
+                for kind, parts in zip((reads, writes), touched(node), strict=True):
+                    kind.update(buffer for buffer in parts if self.counts(buffer))
+                for arg in node.args:
+                    is_place = isinstance(arg, Call) and arg.op == "address_of"
+                    stack.extend(element_of(arg).indices if is_place else [arg])
+                continue
             if isinstance(node, BufferLoad) and self.counts(node.buffer):
                 reads.add(node.buffer)
             elif isinstance(node, BufferStore) and self.counts(node.buffer):
@@ -161,8 +171,7 @@ class _Planner:
                 load = node.args[0]
                 if isinstance(load, BufferLoad) and self.counts(load.buffer):
                     writes.add(load.buffer)
-
-        post_order(stmt, look)
+            stack.extend(node.children())
         made = Accesses(frozenset(reads), frozenset(writes))
         self.known[id(stmt)] = stmt, made
         return made
