@@ -4,8 +4,9 @@ A converter gets operands as they are stored: what whole numbers stand for is kn
 beside them.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -13,6 +14,7 @@ from sterna.frontend import node as shared
 from sterna.frontend.converters import Converter, Converters
 from sterna.frontend.tflite.schema import Quantization, TensorInfo
 from sterna.frontend.tflite.variables import Variables
+from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
 # Rules by which sums come to the scale of a result.
@@ -21,6 +23,28 @@ ROUNDINGS = (XNNPACK, TFLM)
 
 # The domain of operators that a file knows by name only.
 CUSTOM = "custom"
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """What another graph of the model makes of operands."""
+
+    results: list[RelayExpr]
+    assigned: dict[str, RelayExpr]
+    """What it gives to variables, by their names."""
+
+
+class RunPart(Protocol):
+    """Puts another graph of the model in a node's place."""
+
+    def __call__(
+        self, place: int, operands: Sequence[RelayExpr], first: int,
+        holding: Mapping[str, RelayExpr] = ...,
+    ) -> Part:
+        """The graph of a number; operands are the node's from one on.
+
+        holding: what variables hold in it, where that is not what they hold before the node.
+        """
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +57,7 @@ class Node(shared.Node):
     intermediates: Sequence[TensorInfo] = ()
     custom_options: bytes = b""
     variables: Variables
+    run_part: RunPart
 
     def operand_info(self, place: int) -> TensorInfo:
         """What the file says about an operand."""
