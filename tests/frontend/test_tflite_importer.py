@@ -3,6 +3,7 @@
 import struct
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +140,27 @@ def test_weights_of_16_bits_and_of_4() -> None:
     data = one_operator("DEQUANTIZE", [packed], [T((2, 4))], ("DequantizeOptions", {}))
     (made,) = run_imported(data)
     np.testing.assert_array_equal(made, whole * np.array([[0.5], [0.25]]))
+
+
+def test_weights_with_scales_for_blocks() -> None:
+    """Rows of floats are quantised by their range, so that a sum is off by a step of each."""
+    rng = np.random.default_rng(0)
+    whole = rng.integers(-8, 8, (6, 64)).astype("int8")
+    scales = rng.uniform(0.01, 0.1, (6, 2)).astype("float16")
+    weight = T((6, 64), "int8", whole, blocks=(2, 32))
+    graph = Graph(
+        [T((3, 64)), weight, constant(scales), T((3, 6))],
+        [Op("FULLY_CONNECTED", [0, 1, -1], [3], ("FullyConnectedOptions", {}))], [0], [3],
+    )
+    x = rng.normal(size=(3, 64)).astype("float32")
+    wide = whole.reshape(6, 2, 32) * scales.astype("float32")[:, :, None]
+    (made,) = run_imported(model(graph), x)
+    step = np.ptp(x, axis=1, keepdims=True) / 255
+    largest = 0.5 * step * np.abs(wide).sum((1, 2))
+    assert np.all(np.abs(made - x @ wide.reshape(6, 64).T) < largest)
+    broken = replace(graph, tensors=[*graph.tensors[:2], constant(scales[:, :1]), T((3, 6))])
+    with pytest.raises(ValueError, match="6 scales for 6 rows of 2 blocks"):
+        from_tflite(model(broken))
 
 
 def test_sparse_weights_have_their_zeros_back() -> None:

@@ -252,7 +252,16 @@ class Importer(GraphImporter):
             custom_options=operator.custom_options,
             variables=self.variables,
             run_part=partial(self._run_part, operator, graph),
+            read_tensor=partial(self._read_tensor, graph),
         ))
+
+    def _read_tensor(self, graph: Subgraph, place: int) -> Array:
+        if not 0 <= place < len(graph.tensors):
+            raise ValueError(f"there is no tensor {place} among {len(graph.tensors)}")
+        tensor = graph.tensors[place]
+        if self.model.bytes_of(tensor) is None:
+            raise ValueError(f"tensor '{tensor.name}' is no constant")
+        return constant_of(self.model, tensor)
 
     # ---- other graphs ----
 

@@ -4,7 +4,7 @@ A converter gets operands as they are stored: what whole numbers stand for is kn
 beside them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -14,6 +14,7 @@ from sterna.frontend import node as shared
 from sterna.frontend.converters import Converter, Converters
 from sterna.frontend.tflite.schema import Quantization, TensorInfo
 from sterna.frontend.tflite.variables import Variables
+from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
@@ -58,6 +59,8 @@ class Node(shared.Node):
     custom_options: bytes = b""
     variables: Variables
     run_part: RunPart
+    read_tensor: Callable[[int], Array]
+    """The elements of a constant of the graph, by its number."""
 
     def operand_info(self, place: int) -> TensorInfo:
         """What the file says about an operand."""
@@ -73,6 +76,28 @@ class Node(shared.Node):
     def result_quantization(self, place: int = 0) -> Quantization:
         """What the whole numbers of a result stand for."""
         return _expect_quantized(self.results_as[place])
+
+    def block_scales(self, place: int) -> tuple[Array, int] | None:
+        """The scales of the rows of an operand's weights, and the length of blocks that have one.
+
+        None if blocks have none of their own. Numbers stand for others without a zero point.
+        """
+        found = self.operand_info(place).quantization
+        if found is None or found.blocks is None:
+            return None
+        rows, depth = self.shape(place)
+        size = found.blocks.size
+        if size < 1 or depth % size:
+            raise ValueError(f"rows of {depth} weights are no blocks of {size}")
+        if found.blocks.zeros > 0:
+            zeros = self.read_tensor(found.blocks.zeros)
+            if np.any(zeros):
+                raise OpNotImplemented("zero points for blocks of elements")
+        scales = self.read_tensor(found.blocks.scales).astype(np.float32)
+        if scales.size != rows * (depth // size):
+            raise ValueError(f"there are {scales.size} scales for {rows} rows of {depth // size} "
+                             "blocks")
+        return scales.reshape(rows, depth // size), size
 
     def dtype(self, place: int = 0) -> str:
         """The type of an operand's elements, as the file says it."""
