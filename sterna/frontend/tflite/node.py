@@ -80,7 +80,8 @@ class Node(shared.Node):
     def block_scales(self, place: int) -> tuple[Array, int] | None:
         """The scales of the rows of an operand's weights, and the length of blocks that have one.
 
-        None if blocks have none of their own. Numbers stand for others without a zero point.
+        None if blocks have none of their own. Numbers stand for others without a zero point, and
+        scales are rounded to bfloat16, as LiteRT holds them.
         """
         found = self.operand_info(place).quantization
         if found is None or found.blocks is None:
@@ -97,7 +98,9 @@ class Node(shared.Node):
         if scales.size != rows * (depth // size):
             raise ValueError(f"there are {scales.size} scales for {rows} rows of {depth // size} "
                              "blocks")
-        return scales.reshape(rows, depth // size), size
+        bits = np.ascontiguousarray(scales).view(np.uint32)
+        even = (bits + np.uint32(0x7FFF) + ((bits >> 16) & 1)) & np.uint32(0xFFFF0000)
+        return even.view(np.float32).reshape(rows, depth // size), size
 
     def dtype(self, place: int = 0) -> str:
         """The type of an operand's elements, as the file says it."""
