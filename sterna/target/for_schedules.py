@@ -44,6 +44,8 @@ def processor_of(target: Target) -> Processor:
         has_dot2=machine.provides("dot2") and picks,
         has_dot_halves=machine.provides("dot_halves") and not picks,
         has_dot_across=machine.provides("dot_across") and not picks,
+        is_scalar_controller=is_microcontroller(target) and not (
+            picks or has_vectors or machine.provides("dot_halves")),
         threads=machine.cores or 1,
         fp16_arithmetic=machine.provides("fp16_arithmetic") and picks,
         broadcasts_fp16=isa.broadcasts_fp16,
