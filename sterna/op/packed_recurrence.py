@@ -16,7 +16,7 @@ from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import of_kind, same_dtype, tensor, tensors
 from sterna.op.dynamic import tensor_type
 from sterna.op.recurrence import Network, RecurrentAttrs
-from sterna.op.recurrent_steps import by_layout, units_of_block
+from sterna.op.recurrent_steps import SEQUENCES, by_layout, shared_by_threads, units_of_block
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
@@ -24,7 +24,7 @@ from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call
 from sterna.schedule.choose import choose, deciding, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide
-from sterna.target import Target, instructions_of
+from sterna.target import Target, instructions_of, is_gpu, processor_of
 from sterna.te import Tensor
 
 # Sequences that run together where vectors have 512 bits and there are 32 of them.
@@ -47,6 +47,8 @@ class StepsAttrs(RecurrentAttrs):
     given: tuple[str, ...] = ()
     rows: int = 1
     """So many sequences run together at most."""
+    share: str = SEQUENCES
+    """What threads share: sequences, or the units of each step."""
 
 
 def in_steps(
@@ -65,6 +67,7 @@ def in_steps(
     with deciding(f"nn.{network.name} {kinds[0]!r}"):
         units = units_of_block(network.gates, size)
         together = _sequences_together(instructions_of(target).whole_vector_bits)
+        share = _share(network, attrs, kinds, target)
     packing = _Packing(network.gates, size, len(attrs.directions), units)
     first, second, features = kinds[0].concrete_shape
     rows = packing.of_gates(weight)
@@ -87,7 +90,7 @@ def in_steps(
     return call(
         f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
         Tuple(tuple(operands.values())), given=tuple(operands)[1:],
-        rows=together, **options,
+        rows=together, share=share, **options,
     )
 
 
@@ -95,6 +98,22 @@ def _sequences_together(bits: int) -> int:
     """How many sequences share the weights that are loaded, at most."""
     preferred = ROWS_OF_WIDE_VECTORS if bits >= WIDE_VECTOR_BITS else 1
     return choose("sequences together", range(1, ROWS_OF_WIDE_VECTORS + 1), near(preferred))
+
+
+def _share(
+    network: Network, attrs: RecurrentAttrs, kinds: list[TensorType], target: Target | None
+) -> str:
+    """What threads of the target share."""
+    processor = None if target is None or is_gpu(target) else processor_of(target)
+    if processor is None or processor.threads < 2:
+        return SEQUENCES
+    first, second, _ = kinds[0].concrete_shape
+    time, batch = by_layout(attrs, (first, second))
+    size = kinds[2].concrete_shape[2]
+    step_cycles = network.gates * size * size / processor.lanes(kinds[0].dtype)
+    return shared_by_threads(
+        processor.threads, batch * len(attrs.directions), time, step_cycles
+    )
 
 
 def _biases(
@@ -184,7 +203,7 @@ def _compute(
     network: Network, attrs: StepsAttrs, out: TupleType, projected: Tensor, weights: list[Tensor]
 ) -> list[Tensor]:
     operands = {"projected": projected, **_operands(attrs, weights)}
-    return network.steps(attrs, out, operands, attrs.rows)
+    return network.steps(attrs, out, operands, attrs.rows, attrs.share)
 
 
 def _reference(

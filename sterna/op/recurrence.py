@@ -19,7 +19,14 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor, tensors
 from sterna.op.gates import ACTIVATIONS, Gate, gates_of
-from sterna.op.recurrent_steps import STATES, Step, by_layout, units_of_block, write_steps
+from sterna.op.recurrent_steps import (
+    SEQUENCES,
+    STATES,
+    Step,
+    by_layout,
+    units_of_block,
+    write_steps,
+)
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
@@ -200,13 +207,17 @@ class Network:
         return self.steps(attrs, out, {"projected": projected, **operands, **given}, 1)
 
     def steps(
-        self, attrs: RecurrentAttrs, out: TupleType, operands: dict[str, Tensor], rows: int
+        self, attrs: RecurrentAttrs, out: TupleType, operands: dict[str, Tensor], rows: int,
+        share: str = SEQUENCES,
     ) -> list[Tensor]:
-        """The steps of what is packed; rows: sequences that run together at most."""
+        """The steps of what is packed; rows: sequences that run together at most.
+
+        share: what threads share, SEQUENCES or UNITS.
+        """
 
         def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
             buffers = dict(zip(operands, ins, strict=True))
-            write_steps(self.step, attrs, ib, buffers, outs, self.functions(attrs), rows)
+            write_steps(self.step, attrs, ib, buffers, outs, self.functions(attrs), rows, share)
 
         return statements(out, list(operands.values()), fill, f"T_{self.name}")
 

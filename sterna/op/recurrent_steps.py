@@ -4,7 +4,7 @@ Units of a state are computed by blocks, all gates of a block in registers: "col
 weights of the recurrence by (direction, block, unit they are multiplied by, gate, unit of the
 block), "projected" what the input adds by (time, batch, direction, block, gate, unit of the block).
 The last block is filled up by units that nothing reads. Sequences and directions are independent of
-each other and run in parallel.
+each other and run in parallel; where they are fewer than threads, these share the units of a step.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -26,6 +26,24 @@ BLOCK = 64
 PARALLEL_PRODUCTS = 1 << 17
 
 STATES = ("initial_h", "initial_c")
+
+# What threads share: all that belongs to a sequence and a direction, or the blocks of each step.
+SEQUENCES, UNITS = "sequences", "units"
+# What it costs to begin and end a region of threads, in cycles.
+REGION_CYCLES = 6000.0
+
+
+def shared_by_threads(
+    threads: int, lines: int, time: int, step_cycles: float
+) -> str:
+    """What threads share of so many sequences and directions, each of so many steps."""
+
+    def cycles(what: str) -> float:
+        if what == SEQUENCES:
+            return -(-lines // threads) * time * step_cycles
+        return lines * time * (step_cycles / threads + REGION_CYCLES)
+
+    return choose("what threads share of a recurrence", (SEQUENCES, UNITS), cycles)
 
 
 def units_of_block(gates: int, size: int) -> int:
@@ -58,21 +76,25 @@ def by_layout(attrs: Options, pair: tuple[T, T]) -> tuple[T, T]:
 
 def write_steps(
     step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
-    outs: list[BufferVar], functions: list[list[Gate]], rows: int,
+    outs: list[BufferVar], functions: list[list[Gate]], rows: int, share: str = SEQUENCES,
 ) -> None:
-    """All sequences in all directions; rows: how many sequences run together at most."""
+    """All sequences in all directions.
+
+    rows: how many sequences run together at most. share: what threads share.
+    """
     first, second, *_ = operands["projected"].shape
     time, batch = by_layout(attrs, (first, second))
     together = _together(batch, rows, "sequence_lens" in operands)
     tiles = batch // together
     count = len(attrs.directions)
     work = _product([time, batch, *operands["columns"].shape])
-    kind = "serial" if work is not None and work < PARALLEL_PRODUCTS else "parallel"
+    is_small = work is not None and work < PARALLEL_PRODUCTS
+    kind = "serial" if is_small or share == UNITS else "parallel"
     with ib.for_range(0, tiles * count, name="line", kind=kind) as line:
         for direction, backwards in enumerate(attrs.directions):
             first = (line - tiles * direction) * together
             steps = Steps(step, attrs, ib, operands, outs, direction, first, together,
-                          functions[direction])
+                          functions[direction], share)
             if count == 1:
                 steps.write(time, backwards)
                 continue
@@ -104,7 +126,9 @@ class Steps:
     def __init__(
         self, step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
         outs: list[BufferVar], direction: int, first: Expr, rows: int, functions: list[Gate],
+        share: str,
     ) -> None:
+        self.share = share
         self.attrs, self.ib, self.operands, self.outs = attrs, ib, operands, outs
         self.direction, self.first, self.rows, self.functions = direction, first, rows, functions
         self.columns = operands["columns"]
@@ -169,7 +193,8 @@ class Steps:
     @contextmanager
     def each_block(self) -> Iterator[Expr]:
         """A loop over the blocks of units."""
-        with self.ib.for_range(0, self.blocks, name="block") as block:
+        kind = "parallel" if self.share == UNITS else "serial"
+        with self.ib.for_range(0, self.blocks, name="block", kind=kind) as block:
             yield block
 
     @contextmanager

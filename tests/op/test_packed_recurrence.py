@@ -8,9 +8,10 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from sterna.op.recurrent_steps import units_of_block
+from sterna.op.recurrent_steps import SEQUENCES, UNITS, shared_by_threads, units_of_block
 from sterna.relay.infer import TypeInferenceError
 from sterna.relay.op import find
+from sterna.schedule.config import ANSWERS
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
@@ -37,15 +38,19 @@ def operands_of(
     return rng.standard_normal(data).astype("float32"), made
 
 
-def run(kind: str, data: np.ndarray, parts: dict[str, np.ndarray], attrs: dict[str, Any]) -> Any:
+def run(
+    kind: str, data: np.ndarray, parts: dict[str, np.ndarray], attrs: dict[str, Any],
+    share: str = SEQUENCES,
+) -> Any:
     x = relay.var("x", shape=data.shape)
     constants = {name: relay.const(part) for name, part in parts.items()}
     results = getattr(relay.nn, kind)(x, **constants, **attrs)
     count = 3 if kind == "lstm" else 2
     body = relay.Tuple(tuple(results[i] for i in range(count)))
     mod = tvm.IRModule.from_expr(relay.Function((x,), body))
-    with tvm.transform.PassContext(opt_level=3):
-        lib = relay.build(mod, target="llvm -mcpu=native")
+    answers = {"what threads share of a recurrence": share}
+    with tvm.transform.PassContext(opt_level=3, config={ANSWERS: answers}):
+        lib = relay.build(mod, target="llvm -mcpu=native -num-cores=4")
     m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     m.run(x=data)
     return lib, [m.get_output(i).numpy() for i in range(count)]
@@ -73,10 +78,17 @@ def test_networks_compute_what_they_are(
     assert record.attrs is not None and record.reference is not None
     options: dict[str, Any] = {**attrs, "given": given}
     want = record.reference(record.attrs(**options), data, list(parts.values()))
-    lib, got = run(kind, data, parts, attrs)
-    assert f"nn_{kind}_steps" in lib.get_graph_json()
-    for mine, theirs in zip(got, want, strict=True):
-        np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+    for share in (SEQUENCES, UNITS):
+        lib, got = run(kind, data, parts, attrs, share)
+        assert f"nn_{kind}_steps" in lib.get_graph_json()
+        for mine, theirs in zip(got, want, strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-4, atol=1e-5)
+
+
+def test_threads_share_units_where_sequences_are_few() -> None:
+    assert shared_by_threads(8, 1, 35, 4 * 650 * 650 / 16) == UNITS
+    assert shared_by_threads(8, 8, 35, 4 * 650 * 650 / 16) == SEQUENCES
+    assert shared_by_threads(8, 1, 35, 4 * 32 * 32 / 16) == SEQUENCES
 
 
 def test_weights_are_packed_once() -> None:
