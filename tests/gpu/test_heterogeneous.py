@@ -185,6 +185,17 @@ def test_annotations_in_a_build_for_one_target() -> None:
             relay.build(module, target)
 
 
+def test_functions_whose_ends_have_devices() -> None:
+    x, y = relay.var("x", shape=(4,)), relay.var("y", shape=(4,))
+    first = relay.annotation.on_device(relay.sqrt(x), "cpu")
+    plain = relay.Function((x, y), relay.exp(first) + y)
+    made = relay.annotation.function_on_device(plain, ["cpu", "opencl"], tvm.opencl())
+    lib = relay.build(tvm.IRModule.from_expr(made), target=BOTH)
+    assert nodes_of(lib)[1] == [1, 4, 1, 4, 4]
+    with pytest.raises(ValueError, match="has 2 parameters, and 1 devices were given"):
+        relay.annotation.function_on_device(plain, ["cpu"], "cpu")
+
+
 def test_contradicting_annotations() -> None:
     x = relay.var("x", shape=(4,))
     on_cpu = relay.annotation.on_device(relay.sqrt(x), "cpu", constrain_result=True)
