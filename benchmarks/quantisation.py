@@ -55,6 +55,8 @@ class Case:
     first_class: int = 0
     least_object: float = 0.0
     """Places count at which the first number, the score of an object being there, is as large."""
+    is_alone: bool = False
+    """Whether there is one class, which a place is of if its score is above a half."""
 
 
 # ---- samples ----
@@ -113,6 +115,7 @@ CASES = [
     Case("squeezenet", f"{VISION}/squeezenet_fp16.onnx",
          crops(224, 224, (104.0, 117.0, 123.0), 1.0, True, SUBJECTS, 0.75), axis=1),
     Case("ultraface", f"{VISION}/ultraface_rfb_320.onnx", crops(240, 320, 127.0, 128.0)),
+    Case("yunet", f"{VISION}/yunet_n_320.onnx", crops(320, 320, 0.0, 1.0, bgr=True), is_alone=True),
     Case("fastestdet", f"{VISION}/fastestdet.onnx", crops(352, 352, 0.0, 255.0, bgr=True),
          axis=1, first_class=5, least_object=0.3),
     Case("ppocr_cls", "onnx/ocr/ch_ppocr_mobile_v2.0_cls.onnx", crops(48, 192, 127.5, 127.5)),
@@ -191,6 +194,8 @@ def _counts(case: Case, value: Array) -> Array:
 
 
 def _top(case: Case, value: Array) -> Array:
+    if case.is_alone:
+        return np.asarray(value > 0.5)
     return np.asarray(np.moveaxis(value, case.axis, -1)[..., case.first_class :].argmax(-1))
 
 

@@ -27,6 +27,9 @@ class Processor:
     """Whether one adds the products of both 16-bit halves of two words to a word (SMLAD)."""
     has_dot_across: bool = False
     """Whether one adds the products of all bytes of two vectors to a word (VMLADAVA)."""
+    is_scalar_controller: bool = False
+    """Whether it is a microcontroller that multiplies one pair of bytes at a time, with a compiler
+    of C: Cortex-M0, Cortex-M3, RV32."""
     threads: int = 1
     """How many kernels are written for; more threads find work in parallel loops too."""
     fp16_arithmetic: bool = False

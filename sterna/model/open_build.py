@@ -7,13 +7,13 @@ from sterna.frontend.inputs import is_range
 from sterna.frontend.open_inputs import Given, OpenInput
 from sterna.frontend.open_shapes import OPEN, NamedDim
 from sterna.frontend.stages import Decide
-from sterna.ir.module import IRModule
+from sterna.ir.module import OUTPUT_NAMES, IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType
 from sterna.model.background import HOT_AFTER
 from sterna.model.import_and_build import narrowed
-from sterna.model.import_model import format_of
+from sterna.model.import_model import format_of, import_model
 from sterna.model.open_arguments import Ranges
 from sterna.model.open_files import told
 from sterna.model.open_model import OpenModel, Trace
@@ -29,7 +29,10 @@ def build_open(
     params: Mapping[str, Any] | None, narrow: str | None, context: PassContext,
     example_inputs: Sequence[Any] | None = None,
 ) -> OpenModel | None:
-    """A model that is compiled when it is called; None if its format cannot be."""
+    """A model that is compiled when it is called; None if its shapes are given.
+
+    A format that knows nothing of open shapes may have choices and loops all the same.
+    """
     if isinstance(model, tuple) and len(model) == 2:
         model, own = model
         params = {**own, **(params or {})}
@@ -42,7 +45,9 @@ def build_open(
     else:
         trace = format_of(model).trace_model(model, example_inputs)
     if trace is None:
-        return None
+        others, own = import_model(
+            model, dict(shapes or {}), None, example_inputs)
+        trace, shapes = RelayTrace(others, own), None
 
     limits = LoopLimits()
 
@@ -90,7 +95,8 @@ class RelayTrace:
         self.inputs: Sequence[OpenInput] = [_input(var) for var in self.main.params]
         kind = self.main.checked_type.ret_type  # type: ignore[attr-defined]
         count = len(kind.fields) if isinstance(kind, TupleType) else 1
-        self.outputs: Sequence[str] = [f"output{place}" for place in range(count)]
+        self.outputs: Sequence[str] = module.attrs.get(OUTPUT_NAMES) or [
+            f"output{place}" for place in range(count)]
         self.needs_host = False
 
     def symbolic(self) -> Function:

@@ -52,11 +52,20 @@ static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weigh
       : "lr", "q0", "q1", "q2", "q3", "q4", "memory");
   }}
 #else
-  for (blocks *= {CHANNELS}; blocks > 0; blocks--) {{
-    int32_t sum = 0;
-    for (int32_t at = 0; at < depth; at++) sum += pixel[at] * weights[at];
-    *sums++ = sum;
-    weights += depth;
+  for (; blocks > 0; blocks--) {{
+    const int8_t *x = pixel, *end = pixel + (depth & -4);
+    const int8_t *w0 = weights, *w1 = w0 + depth, *w2 = w1 + depth, *w3 = w2 + depth;
+    int32_t s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+#define STERNA_PRODUCTS \\
+  {{ int32_t v = *x++; s0 += v * *w0++; s1 += v * *w1++; s2 += v * *w2++; s3 += v * *w3++; }}
+    while (x < end) {{
+      STERNA_PRODUCTS STERNA_PRODUCTS STERNA_PRODUCTS STERNA_PRODUCTS
+    }}
+    for (end = pixel + depth; x < end;) STERNA_PRODUCTS
+#undef STERNA_PRODUCTS
+    sums[0] = s0; sums[1] = s1; sums[2] = s2; sums[3] = s3;
+    sums += {CHANNELS};
+    weights = w3;
   }}
 #endif
   return 0;
@@ -76,7 +85,12 @@ static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t 
     "2:"
     : [at] "+r"(at), [from] "+r"(from) : [count] "r"(count) : "lr", "q0", "memory");
 #else
-  for (int32_t at = 0; at < count; at++) to[at] = from[at];
+  int32_t at = 0;
+  for (; at < count - 3; at += 4) {{
+    int8_t a = from[at], b = from[at + 1], c = from[at + 2], d = from[at + 3];
+    to[at] = a; to[at + 1] = b; to[at + 2] = c; to[at + 3] = d;
+  }}
+  for (; at < count; at++) to[at] = from[at];
 #endif
   return to + count;
 }}
@@ -181,14 +195,14 @@ def quad_dots(columns: int, stride: int, outputs: int) -> Step:
             at = QUAD * (n * stride + tap)
             row += [f"vldrb.s32 q7, [%[x], #{at}]", "vmul.i32 q7, q7, q6",
                     f"vadd.i32 q{n}, q{n}, q7"]
-            plain.append(f"        sums[{QUAD * n} + lane] += "
-                         f"x[{at} + lane] * w[{QUAD * tap} + lane];")
+            plain.append(f"        s{n} += x[{at}] * w[{QUAD * tap}];")
     body = [
         "dls lr, %[rows]", *[f"vmov.i32 q{n}, #0" for n in range(outputs)], "2:", *row,
         "add %[x], %[x], %[pitch]", "le lr, 2b",
         *[f"vstrw.32 q{n}, [%[sums]], #16" for n in range(outputs)],
     ]
     products = "\n".join(plain)
+    kept = "\n".join(f"      sums[{QUAD * n}] = s{n};" for n in range(outputs))
     # loads that widen take addresses in the first eight registers
     return Step(name, STEP + f"""\
 static STERNA_STEP int32_t {name}(
@@ -202,13 +216,15 @@ static STERNA_STEP int32_t {name}(
       : [sums] "+r"(sums), [w] "+l"(w), [x] "+l"(x) : [pitch] "r"(pitch), [rows] "r"(rows)
       : "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "memory");
 #else
-    for (int32_t at = 0; at < {QUAD * outputs}; at++) sums[at] = 0;
-    for (int32_t row = 0; row < rows; row++, x += pitch, w += {QUAD * columns}) {{
-      for (int32_t lane = 0; lane < {QUAD}; lane++) {{
+    for (int32_t lane = 0; lane < {QUAD}; lane++, sums++) {{
+      int32_t {", ".join(f"s{n} = 0" for n in range(outputs))};
+      x = plane + lane, w = weights + lane;
+      for (int32_t row = 0; row < rows; row++, x += pitch, w += {QUAD * columns}) {{
 {products}
       }}
+{kept}
     }}
-    sums += {QUAD * outputs};
+    sums += {QUAD * (outputs - 1)};
 #endif
     plane += {QUAD * outputs * stride};
   }}

@@ -2,7 +2,7 @@
 
 from sterna.support.classic import classic_names
 from sterna.target.compilation_config import CompilationConfig, make_compilation_config
-from sterna.target.for_schedules import host_of, is_gpu, processor_of
+from sterna.target.for_schedules import host_of, is_gpu, plain_of, processor_of
 from sterna.target.kind import Option, TargetKind, register
 from sterna.target.machine import Machine, instructions_of, is_microcontroller, machine_of
 from sterna.target.needed import needed
@@ -25,7 +25,7 @@ __all__ = [
     "CompilationConfig", "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
     "intel_graphics", "is_gpu", "is_microcontroller",
-    "list_tags", "machine_of", "make_compilation_config", "mali", "micro", "needed",
+    "list_tags", "machine_of", "make_compilation_config", "mali", "micro", "needed", "plain_of",
     "processor_of", "register", "riscv_cpu", "rocm",
 ]
 

@@ -15,6 +15,16 @@ def host_of(target: Target) -> Target:
     return (target.host or Target("llvm")) if is_gpu(target) else target
 
 
+def plain_of(target: Target) -> Target | None:
+    """The target of the code that GPUs run which cannot run a target's own, where it asks so."""
+    plain = target.attrs.get("plain_arch")
+    if not plain:
+        return None
+    fields = {**target.export(), "arch": plain}
+    del fields["plain_arch"]
+    return Target(fields)
+
+
 def processor_of(target: Target) -> Processor:
     """The processor of a target, as schedules see it: what its code generator can make use of."""
     if is_gpu(target):
@@ -34,6 +44,8 @@ def processor_of(target: Target) -> Processor:
         has_dot2=machine.provides("dot2") and picks,
         has_dot_halves=machine.provides("dot_halves") and not picks,
         has_dot_across=machine.provides("dot_across") and not picks,
+        is_scalar_controller=is_microcontroller(target) and not (
+            picks or has_vectors or machine.provides("dot_halves")),
         threads=machine.cores or 1,
         fp16_arithmetic=machine.provides("fp16_arithmetic") and picks,
         broadcasts_fp16=isa.broadcasts_fp16,

@@ -34,6 +34,8 @@ class T:
     axis: int = 0
     is_variable: bool = False
     sparsity: Any = None
+    blocks: tuple[int, int] | None = None
+    """The tensor that holds scales of blocks, and their length."""
 
 
 @dataclass
@@ -105,6 +107,13 @@ def _tensor(made: Any, tensor: T, name: str) -> Any:
         buffer.data = np.frombuffer(raw, np.uint8)
         made.buffers.append(buffer)
         one.buffer = len(made.buffers) - 1
+    if tensor.blocks is not None:
+        one.quantization = schema.QuantizationParametersT()
+        one.quantization.detailsType = schema.QuantizationDetails.BlockwiseQuantization
+        details = schema.BlockwiseQuantizationT()
+        details.scales, details.blockSize = tensor.blocks
+        details.zeroPoints = -1
+        one.quantization.details = details
     if tensor.scale is not None:
         quantization = schema.QuantizationParametersT()
         scales = np.atleast_1d(np.asarray(tensor.scale, np.float32))

@@ -33,6 +33,7 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "first": ((9, 6, 1), 4, (5, 4), {"strides": (2, 2), "padding": (2, 1, 2, 1)}),
     "colours": ((7, 9, 3), 2, (3, 3), {"strides": (2, 2), "padding": (0, 0, 1, 1)}),
     "window": ((6, 5, 4), 3, (3, 3), {"padding": (1, 1, 1, 1)}),
+    "deep": ((6, 6, 16), 8, (3, 3), {"padding": (1, 1, 1, 1)}),
     "gaps": ((7, 7, 4), 2, (3, 3), {"dilation": (2, 2)}),
     "depthwise": ((5, 7, 3), 3, (3, 3), {"padding": (1, 1, 1, 1), "groups": 3}),
     "one column": ((4, 5, 2), 2, (3, 1), {"padding": (1, 0, 1, 0), "groups": 2}),
@@ -99,9 +100,12 @@ def test_rows_are_exact(rows: int, depth: int, units: int) -> None:
 
 
 def test_only_processors_with_the_instructions_take_them() -> None:
-    made, _, _ = layer("window")
-    for cpu, wanted in {"cortex-m4": ["halves"], "cortex-m7": ["halves"], "cortex-m3": []}.items():
+    made, _, _ = layer("deep")
+    chosen = {"cortex-m4": ["halves"], "cortex-m7": ["halves"], "cortex-m3": ["across"]}
+    for cpu, wanted in chosen.items():
         assert implemented_for(made, f"c -mcpu={cpu}") == wanted, cpu
+    assert implemented_for(made, "c -mtriple=riscv32-unknown-elf") == ["across"]
+    assert implemented_for(made, "c") == []
 
 
 def described(name: str) -> Contraction:

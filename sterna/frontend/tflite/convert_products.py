@@ -8,7 +8,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
 from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
-from sterna.frontend.tflite.dynamic_range import by_range, scaled_sums
+from sterna.frontend.tflite.dynamic_range import by_range, dense_of_blocks, scaled_sums
 from sterna.frontend.tflite.node import Node, converter
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.expr import RelayExpr
@@ -137,6 +137,9 @@ def _dense_of_floats(node: Node, rows: RelayExpr, units: int) -> RelayExpr:
     """Rows of floats by weights, each by its range where these are whole numbers."""
     if not node.is_quantized(1):
         return call("nn.dense", rows, node[1], units=units)
+    blocks = node.block_scales(1)
+    if blocks is not None:
+        return dense_of_blocks(rows, node[1], *blocks)
     ranged, one = by_range(rows), constant(1, "float32")
     sums = call("qnn.dense", ranged.data, node[1], reshape(ranged.zero, (-1,)),
                 constant(0, "int32"), one, one, units=units)

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, rank_of
+from sterna.frontend.calls import call, cast, constant, rank_of, reshape
 from sterna.frontend.tflite.schema import Quantization
+from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 
 LOW, HIGH = -128.0, 127.0
@@ -55,3 +56,19 @@ def scaled_sums(sums: RelayExpr, scale: RelayExpr, weight: Quantization) -> Rela
     own = weight.scale.reshape(()) if weight.is_single else weight.scale
     rows = call("multiply", cast(sums, "float32"), scale)
     return call("multiply", rows, constant(own.astype(np.float32)))
+
+
+def dense_of_blocks(rows: RelayExpr, weight: RelayExpr, scales: Array, size: int) -> RelayExpr:
+    """Rows of floats by weights whose rows have a scale for each block of so many.
+
+    Sums of a block are whole numbers; they are scaled and added as floats.
+    """
+    units, count = scales.shape
+    ranged = by_range(rows)
+    apart = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
+    blocks = call("transpose", reshape(apart, (-1, count, size)), (1, 0, 2))
+    own = call("transpose", reshape(cast(weight, "int16"), (units, count, size)), (1, 0, 2))
+    sums = call("nn.batch_matmul", blocks, own, out_dtype="int32")
+    factors = constant(np.ascontiguousarray(scales.T[:, None, :]))
+    total = call("sum", call("multiply", cast(sums, "float32"), factors), axis=0)
+    return call("multiply", total, ranged.scale)

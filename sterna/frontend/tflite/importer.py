@@ -12,13 +12,13 @@ from sterna.frontend.calls import Room, limited_folding
 from sterna.frontend.converters import Converter
 from sterna.frontend.files import read_whole
 from sterna.frontend.format import Graph, ImportOptions
-from sterna.frontend.graph_importer import GraphImporter, NodeFacts
+from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs, Shape
-from sterna.frontend.limits import count_of
+from sterna.frontend.limits import DEEPEST, count_of
 from sterna.frontend.node import Result
 from sterna.frontend.open_shapes import OPEN, NamedDim
 from sterna.frontend.tflite.format import FORMAT
-from sterna.frontend.tflite.node import ROUNDINGS, TFLM, XNNPACK, Node, find_converter
+from sterna.frontend.tflite.node import ROUNDINGS, TFLM, XNNPACK, Node, Part, find_converter
 from sterna.frontend.tflite.schema import (
     ABSENT,
     OperatorInfo,
@@ -36,6 +36,7 @@ from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr, Var
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
+from sterna.support.errors import OpNotImplemented
 
 for _module in pkgutil.iter_modules(package.__path__):
     if _module.name.startswith("convert_"):
@@ -44,6 +45,9 @@ for _module in pkgutil.iter_modules(package.__path__):
 Source = str | os.PathLike[str] | bytes | bytearray | memoryview | Any
 # What the output of a variable has behind its name.
 NEXT = ":next"
+# How often subgraphs are put in the place of operators: branches and loops multiply.
+MOST_PARTS = 2_000
+EMPTY: Mapping[str, RelayExpr] = {}
 
 OwnConverters = Mapping[str, Converter[Node]]
 
@@ -126,6 +130,11 @@ class Importer(GraphImporter):
         self.signature = _chosen(model, signature)
         self.graph = model.subgraphs[self.signature.subgraph if self.signature else 0]
         self.variables = Variables(self._add_state)
+        self.around: list[int] = []
+        """The numbers of graphs that are converted inside of one another."""
+        self.parts = 0
+        """How often one was."""
+        self._weights_of: dict[int, dict[str, RelayExpr]] = {}
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
@@ -242,4 +251,76 @@ class Importer(GraphImporter):
             intermediates=[graph.tensors[i] for i in operator.intermediates if i != ABSENT],
             custom_options=operator.custom_options,
             variables=self.variables,
+            run_part=partial(self._run_part, operator, graph),
+            read_tensor=partial(self._read_tensor, graph),
         ))
+
+    def _read_tensor(self, graph: Subgraph, place: int) -> Array:
+        if not 0 <= place < len(graph.tensors):
+            raise ValueError(f"there is no tensor {place} among {len(graph.tensors)}")
+        tensor = graph.tensors[place]
+        if self.model.bytes_of(tensor) is None:
+            raise ValueError(f"tensor '{tensor.name}' is no constant")
+        return constant_of(self.model, tensor)
+
+    # ---- other graphs ----
+
+    def _run_part(
+        self, operator: OperatorInfo, outer: Subgraph, place: int, operands: Sequence[RelayExpr],
+        first: int, holding: Mapping[str, RelayExpr] = EMPTY,
+    ) -> Part:
+        """What another graph of the model makes of an operator's operands from one on."""
+        named = [outer.tensors[i].key for i in operator.inputs[first:]]
+        return self.part(place, operands, list(map(self.variables.handles.get, named)), holding)
+
+    def part(
+        self, place: int, operands: Sequence[RelayExpr], handles: Sequence[str | None] = (),
+        holding: Mapping[str, RelayExpr] = EMPTY,
+    ) -> Part:
+        """What another graph of the model makes of operands, some of which stand for variables."""
+        graph = self._part(place)
+        if len(graph.inputs) != len(operands):
+            raise ValueError(
+                f"it has {len(operands)} values for the {len(graph.inputs)} inputs of subgraph "
+                f"{place}"
+            )
+        values = self.values
+        self.around.append(place)
+        try:
+            with self.variables.apart(holding) as assigned:
+                self.values = dict(self._part_weights(place, graph))
+                for own, value, variable in zip(graph.inputs, operands, handles, strict=True):
+                    key = graph.tensors[own].key
+                    self.values[key] = value
+                    if variable is not None:
+                        self.variables.handles[key] = variable
+                self._add_nodes(graph)
+                results = [self.result(graph.tensors[own].key) for own in graph.outputs]
+            if any(result is UNMADE for result in results):
+                raise OpNotImplemented(f"what subgraph {place} computes")
+        finally:
+            self.values = values
+            self.around.pop()
+        return Part(results, assigned)
+
+    def _part(self, place: int) -> Subgraph:
+        if not 0 <= place < len(self.model.subgraphs):
+            raise ValueError(f"it runs subgraph {place} of {len(self.model.subgraphs)}")
+        graph = self.model.subgraphs[place]
+        self.parts += 1
+        if self.parts > MOST_PARTS:
+            raise ValueError(f"the model runs other subgraphs more than {MOST_PARTS} times")
+        if place in self.around or graph is self.graph:
+            raise ValueError(f"subgraph {place} runs itself")
+        if len(self.around) >= DEEPEST:
+            raise ValueError(f"it lies more than {DEEPEST} subgraphs deep")
+        return graph
+
+    def _part_weights(self, place: int, graph: Subgraph) -> Mapping[str, RelayExpr]:
+        """The constants of another graph, which are read once."""
+        if place not in self._weights_of:
+            taken, self.weight_names, self.values = self.weight_names, set(), {}
+            self._add_weights(graph)
+            self.weight_names = taken
+            self._weights_of[place] = dict(self.values)
+        return self._weights_of[place]

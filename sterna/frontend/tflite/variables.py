@@ -1,6 +1,7 @@
 """The variables of a model while it is imported: their names, and what they hold so far."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from sterna.frontend.tflite.schema import TensorInfo
@@ -22,11 +23,12 @@ class Variables:
         self.handles: dict[str, str] = {}
         """The names of variables by the tensors that stand for them."""
         self._written: dict[str, None] = {}
+        self._inputs: dict[str, RelayExpr] = {}
 
     def read(self, name: str, shape: Sequence[int], dtype: str) -> RelayExpr:
         """What a variable holds."""
         if name not in self.values:
-            self.values[name] = self._make(name, shape, dtype)
+            self.values[name] = self._inputs[name] = self._make(name, shape, dtype)
         return self.values[name]
 
     def assign(self, name: str, value: RelayExpr) -> None:
@@ -52,3 +54,20 @@ class Variables:
     def written(self) -> dict[str, RelayExpr]:
         """What variables hold at the end that were written."""
         return {name: self.values[name] for name in self._written}
+
+    @contextmanager
+    def apart(self, holding: Mapping[str, RelayExpr]) -> Iterator[dict[str, RelayExpr]]:
+        """A part of the model that may run or not, in which some variables hold other values.
+
+        What it writes is in what is given, at its end, and variables hold what they did. Handles
+        are those of the part.
+        """
+        values, written, handles = self.values, self._written, self.handles
+        self.values, self._written, self.handles = {**values, **holding}, {}, {}
+        made: dict[str, RelayExpr] = {}
+        try:
+            yield made
+            made |= self.written()
+        finally:
+            self.values = {**self._inputs, **values}
+            self._written, self.handles = written, handles

@@ -33,6 +33,7 @@ class Processor:
 
 PROCESSORS = {
     "cortex-m0": Processor(("-mcpu=cortex-m0",), "cortex_m0", False),
+    "cortex-m3": Processor(("-mcpu=cortex-m3",), "cortex_m3", False),
     "cortex-m4": Processor(
         ("-mcpu=cortex-m4", "-mfpu=fpv4-sp-d16", "-mfloat-abi=hard"), "cortex_m4+vfp4d16sp"
     ),

@@ -1,6 +1,7 @@
 """Contractions of bytes across vectors: sixteen products added to a word at once (VMLADAVA)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -17,9 +18,31 @@ from sterna.te import Tensor
 
 # Bytes of a vector; sums that are kept at a time at most.
 VECTOR, MOST_CHANNELS = 16, 32
-# Instructions of a call with its loop's turn, of four sums beside their products, of four sums
-# that are rounded and stored, of sixteen products of four sums, of a window's row that is copied.
-CALLED, BEGUN, FINISHED, STEP, COPIED = 30, 18, 19, 10, 30
+# Instructions of a call with its loop's turn.
+CALLED = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What parts of such a kernel take, by MVE or in plain C."""
+
+    begun: int
+    """Four sums beside their products."""
+    finished: int
+    """Four sums that are rounded and stored."""
+    step: int
+    """Sixteen products of four sums."""
+    row: int
+    """A row of a window that is copied."""
+    byte: float
+    """Each byte of it."""
+    channels: int
+    """Sums that are kept at a time at most: in plain C each is stored by code of its own."""
+
+
+MVE = Instructions(begun=18, finished=19, step=10, row=30, byte=0.0, channels=MOST_CHANNELS)
+# Rounding and storing is what loops in plain C take too, and is not counted there.
+PLAIN = Instructions(begun=20, finished=12, step=150, row=30, byte=2.5, channels=CHANNELS)
 
 
 class Across(PackedImplementation):
@@ -35,11 +58,14 @@ class Across(PackedImplementation):
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
-        if not processor.has_dot_across or not self.suits(made):
+        if not (processor.has_dot_across or processor.is_scalar_controller):
             return []
-        most = min(MOST_CHANNELS, made.outputs)
+        if not self.suits(made):
+            return []
+        cost = MVE if processor.has_dot_across else PLAIN
+        most = min(cost.channels, made.outputs)
         offered = [*range(CHANNELS, most + 1, CHANNELS)] or [made.outputs]
-        costs = {channels: _instructions(made, channels) for channels in offered}
+        costs = {channels: _instructions(made, channels, cost) for channels in offered}
         channels = choose("channels", offered, costs.__getitem__)
         plan = Plan.of(self.name, channels=channels)
         return [Candidate(plan, costs[channels], lambda: (packed(made, weights),),
@@ -76,10 +102,10 @@ def packed(made: Contraction, weights: Array) -> Array:
     return np.pad(rows, [(0, packed_shape(made)[0] - len(rows)), (0, 0)])
 
 
-def _instructions(made: Contraction, channels: int) -> float:
+def _instructions(made: Contraction, channels: int, cost: Instructions) -> float:
     blocks = -(-channels // CHANNELS)
-    each = BEGUN + STEP * -(-made.products // VECTOR) + FINISHED
-    copied = COPIED * made.window[0] if copies_pixels(made) else 0
+    each = cost.begun + cost.step * -(-made.products // VECTOR) + cost.finished
+    copied = cost.row * made.window[0] + cost.byte * made.products if copies_pixels(made) else 0
     return made.pixels * (-(-made.outputs // channels) * (CALLED + blocks * each) + copied)
 
 

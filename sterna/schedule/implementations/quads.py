@@ -1,6 +1,7 @@
 """Depthwise convolutions of bytes, four channels in a vector (MVE)."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,8 +17,24 @@ from sterna.schedule.kernel import Processor
 from sterna.schedule.quad_kernel import MOST_KEPT, QuadKernel, band_rows, plane_columns
 from sterna.te import Tensor
 
-# Instructions of four sums that are rounded and stored, of four bytes that are copied.
-FINISHED, COPIED = 15, 5
+
+@dataclass(frozen=True, slots=True)
+class Instructions:
+    """What parts of such a kernel take, by MVE or in plain C."""
+
+    copied: int
+    """Four bytes that are copied."""
+    finished: int
+    """Four sums that are rounded and stored."""
+    product: int
+    """Four products."""
+    lanes: int
+    """Passes in which four channels are summed."""
+
+
+MVE = Instructions(copied=5, finished=15, product=3, lanes=1)
+# Rounding and storing is what loops in plain C take too, and is not counted there.
+PLAIN = Instructions(copied=14, finished=12, product=2, lanes=QUAD)
 
 
 class Quads(PackedImplementation):
@@ -35,9 +52,12 @@ class Quads(PackedImplementation):
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
-        if not processor.has_dot_across or not self.suits(made):
+        if not (processor.has_dot_across or processor.is_scalar_controller):
             return []
-        found = {outputs: _instructions(made, outputs) for outputs in _tiles(made)}
+        if not self.suits(made):
+            return []
+        cost = MVE if processor.has_dot_across else PLAIN
+        found = {outputs: _instructions(made, outputs, cost) for outputs in _tiles(made)}
         outputs = choose("tile", list(found), found.__getitem__)
         plan = Plan.of(self.name, outputs=outputs)
         return [Candidate(plan, found[outputs], lambda: (packed(made, weights),), label=self.name)]
@@ -78,16 +98,17 @@ def _tiles(made: Contraction) -> list[int]:
     ]
 
 
-def _instructions(made: Contraction, outputs: int) -> float:
+def _instructions(made: Contraction, outputs: int, cost: Instructions) -> float:
     columns = plane_columns(made, outputs)
     band = band_rows(made, columns)
     rows = made.result[0] // band * ((band - 1) * made.strides[0] + made.window[0])
     tiles = -(-made.result[1] // outputs)
-    tile = 6 + 2 * outputs + made.window[0] * (2 + made.window[1] * (1 + 3 * outputs))
+    taps = made.window[1] * (1 + cost.product * outputs)
+    tile = cost.lanes * (6 + 2 * outputs + made.window[0] * (2 + taps))
     calls = -(-tiles * outputs // max(outputs, MOST_KEPT))
-    row = calls * CALLED + tiles * tile + FINISHED * made.result[1]
+    row = calls * CALLED + tiles * tile + cost.finished * made.result[1]
     quads = made.batch * -(-made.outputs // QUAD)
-    return quads * (COPIED * rows * columns + made.result[0] * row)
+    return quads * (cost.copied * rows * columns + made.result[0] * row)
 
 
 IMPLEMENTATION = Quads()

@@ -32,6 +32,10 @@ def _refine(attrs: dict[str, Value]) -> tuple[str, ...]:
             attrs["arch"] = "sm_50"
     elif arch not in names_of("nvptx").cpus:
         raise unknown(str(arch), names_of("nvptx").cpus, "It should be the -arch of a CUDA device")
+    plain = attrs.get("plain_arch")
+    if plain and (plain not in names_of("nvptx").cpus or not str(plain)[-1].isdigit()):
+        known = [name for name in names_of("nvptx").cpus if name[-1].isdigit()]
+        raise unknown(str(plain), known, "It should be the -plain_arch that later GPUs run too")
     return ()
 
 
@@ -50,6 +54,7 @@ KIND = TargetKind(
     schedules=("sterna.schedule.gpu.default",),
     options=(
         Option("arch"),
+        Option("plain_arch"),
         Option("mcpu"),
         Option("max_num_threads", "int", 1024),
         Option("thread_warp_size", "int", 32),
