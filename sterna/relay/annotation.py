@@ -23,15 +23,15 @@ def on_device(
 def function_on_device(
     function: Function, param_devices: Sequence[Any], result_device: Any
 ) -> Function:
-    """A function whose parameters and result lie on certain devices."""
+    """A function whose parameters and result lie on certain devices, and are used there."""
     if len(param_devices) != len(function.params):
         raise ValueError(
             f"the function has {len(function.params)} parameters, and {len(param_devices)} devices "
             "were given for them"
         )
     homes: dict[Var, RelayExpr] = {
-        param: on_device(param, place)
+        param: on_device(param, place, constrain_result=True)
         for param, place in zip(function.params, param_devices, strict=True)
     }
-    body = on_device(substitute(function.body, homes), result_device, True, False)
+    body = on_device(substitute(function.body, homes), result_device, constrain_result=True)
     return Function(function.params, body, None, function.type_params, function.attrs)

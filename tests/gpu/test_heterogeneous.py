@@ -185,6 +185,17 @@ def test_annotations_in_a_build_for_one_target() -> None:
             relay.build(module, target)
 
 
+def test_functions_whose_ends_have_devices() -> None:
+    x, y = relay.var("x", shape=(4,)), relay.var("y", shape=(4,))
+    first = relay.annotation.on_device(relay.sqrt(x), "cpu")
+    plain = relay.Function((x, y), relay.exp(first) + y)
+    made = relay.annotation.function_on_device(plain, ["cpu", "opencl"], tvm.opencl())
+    lib = relay.build(tvm.IRModule.from_expr(made), target=BOTH)
+    assert nodes_of(lib)[1] == [1, 4, 1, 4, 4]
+    with pytest.raises(ValueError, match="has 2 parameters, and 1 devices were given"):
+        relay.annotation.function_on_device(plain, ["cpu"], "cpu")
+
+
 def test_contradicting_annotations() -> None:
     x = relay.var("x", shape=(4,))
     on_cpu = relay.annotation.on_device(relay.sqrt(x), "cpu", constrain_result=True)
@@ -270,14 +281,15 @@ def test_through_rpc(tmp_path: Path) -> None:
         server.terminate()
 
 
+ONE_DEVICE = 77
 TWO_DEVICES = """
-import numpy as np
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from tests.gpu.test_heterogeneous import BOTH, check, network
+from tests.gpu.test_heterogeneous import BOTH, ONE_DEVICE, check, network
 
-assert tvm.opencl(1).exist
+if not tvm.opencl(1).exist:
+    raise SystemExit(ONE_DEVICE)
 both = relay.build(network(), target=BOTH)
 for index in (1, 0):
     executor = graph_executor.GraphModule(both["default"](tvm.cpu(), tvm.opencl(index)))
@@ -289,4 +301,7 @@ for index in (1, 0):
 def test_any_device_of_a_kind() -> None:
     """PoCL shows a processor as two devices, if it is told to when it is loaded."""
     environment = {**os.environ, "POCL_DEVICES": "pthread basic"}
-    subprocess.run([sys.executable, "-c", TWO_DEVICES], env=environment, cwd=ROOT, check=True)
+    ended = subprocess.run([sys.executable, "-c", TWO_DEVICES], env=environment, cwd=ROOT)
+    if ended.returncode == ONE_DEVICE:
+        pytest.skip("the OpenCL driver is not PoCL, and has one device")
+    assert ended.returncode == 0
