@@ -35,7 +35,7 @@ BUDGET = {
     "runtime": 2190,
     "schedule": 16200,
     "support": 3620,
-    "target": 4200,
+    "target": 4260,
     "te": 5220,
     "testing": 4360,
     "tir": 14550,
