@@ -52,8 +52,11 @@ MOVED = {
     "sterna.relay.op.annotation": "sterna.relay.annotation",
     "sterna.relay.op.get": "sterna.relay.op:Op",
     "sterna.relay.op.op": "sterna.relay.op",
+    "sterna.relay.op.register_mixed_precision_conversion":
+        "sterna.relay.mixed_precision:register_mixed_precision_conversion",
     "sterna.relay.param_dict": "sterna.runtime.params",
     "sterna.relay.testing.init": "sterna.relay.testing.workload",
+    "sterna.relay.transform.mixed_precision": "sterna.relay.mixed_precision",
     "sterna.relay.transform.FunctionPass": "sterna.ir.transform:FunctionPass",
     "sterna.relay.transform.transform": "sterna.relay.transform",
     "sterna.relay.ty": "sterna.ir.types",

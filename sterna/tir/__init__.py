@@ -50,6 +50,17 @@ from sterna.tir.external import (
     dot4,
     reinterpret,
 )
+from sterna.tir.fragments import (
+    ptx_commit_group,
+    ptx_cp_async,
+    ptx_ldmatrix,
+    ptx_mma,
+    ptx_wait_group,
+    tvm_fill_fragment,
+    tvm_load_matrix_sync,
+    tvm_mma_sync,
+    tvm_store_matrix_sync,
+)
 from sterna.tir.index_map import IndexMap
 from sterna.tir.lexer import ParseError
 from sterna.tir.op import *  # noqa: F403  (its __all__ is part of this module)
@@ -90,8 +101,10 @@ __all__ = [
     "Select", "SeqStmt", "Shuffle", "Stmt", "StringImm", "Sub", "Tensorized", "TruncDiv",
     "TruncMod", "Var", "address_of", "call_extern", "call_intrin", "call_llvm_intrin",
     "call_llvm_pure_intrin", "call_packed", "call_pure_extern", "const", "decl_buffer",
-    "add_pairs", "dot2", "dot4", "ir_builder", "parse", "reinterpret", "script", "stmt_functor",
-    "tile_configure",
+    "add_pairs", "dot2", "dot4", "ir_builder", "parse", "ptx_commit_group", "ptx_cp_async",
+    "ptx_ldmatrix", "ptx_mma", "ptx_wait_group", "reinterpret", "script", "stmt_functor",
+    "tile_configure", "tvm_fill_fragment", "tvm_load_matrix_sync", "tvm_mma_sync",
+    "tvm_store_matrix_sync",
     "tile_dot", "tile_load", "tile_release", "tile_store", "tile_zero", "transform",
     *_op.__all__,
 ]

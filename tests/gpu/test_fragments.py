@@ -219,7 +219,7 @@ def by_ptx(waits: bool = True) -> Program:
         ib.emit(call("", "tir.ptx_cp_async", rows.asobject(), t * 8, a.data, t * 8, 16))
         with ib.if_scope(t < 16):
             ib.emit(call("", "tir.ptx_cp_async", columns.asobject(), t * 8, b.data, t * 8, 16))
-        ib.emit(call("", "tir.ptx_commit_group"))
+        ib.emit(tvm.tir.ptx_commit_group())
         if waits:
             ib.emit(call("", "tir.ptx_wait_group", 0))
         ib.emit(call("", "tir.tvm_storage_sync", "shared"))
@@ -227,8 +227,8 @@ def by_ptx(waits: bool = True) -> Program:
                      rows.asobject(), t % 16 * 16 + t // 16 * 8))
         ib.emit(call("float16", "tir.ptx_ldmatrix", False, 2, ".b16", right.asobject(), 0,
                      columns.asobject(), t % 8 * 16 + t // 8 % 2 * 8))
-        ib.emit(call("float32", "tir.ptx_mma", "m16n8k16", "row", "col", "fp16", "fp16", "fp32",
-                     left.asobject(), 0, right.asobject(), 0, sums.asobject(), 0, False))
+        ib.emit(tvm.tir.ptx_mma("float32", "m16n8k16", "row", "col", "fp16", "fp16", "fp32",
+                                left.asobject(), 0, right.asobject(), 0, sums.asobject(), 0, False))
         for place in range(4):
             c[(t // 4 + 8 * (place // 2)) * 8 + t % 4 * 2 + place % 2] = sums[place]
         return ib.get()

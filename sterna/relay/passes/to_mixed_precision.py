@@ -3,7 +3,8 @@
     nn.relu(nn.dense(%x, %w))
         -> nn.relu(nn.dense(cast(%x, dtype="float16"), cast(%w, dtype="float16")))
 
-An operator's record says what it does: `always` reads narrow floats, `never` does, and those that
+An operator's record, or a function that a user registered for it (mixed_precision.py), says what it
+does: `always` reads narrow floats, `never` does, and those that
 `follow` are narrow if all that is computed for them is; constants and parameters are no obstacle,
 unless a constant has no place in the narrow type. Sums are computed in float32 in any case.
 relay.ToMixedPrecision.follow_weights lets what reads weights alone, such as an embedding, be narrow
@@ -20,6 +21,7 @@ from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType, TupleType, Type, flatten_type
 from sterna.relay.arrays import float_info, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.mixed_precision import conversion_of
 from sterna.relay.op import AnyOp, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 from sterna.support.dtype import DataType
@@ -97,10 +99,14 @@ class _Narrower:
     def _call(self, old: Call, record: AnyOp) -> RelayExpr:
         args = [self.made[id(arg)] for arg in old.args]
         attrs: Any = old.attrs
-        if self._is_narrow(record, attrs, old.args, args):
+        said = conversion_of(old, self.narrow)
+        category, sums, result = said or (record.mixed_precision, self.narrow, self.narrow)
+        narrow = self._is_narrow(category, record, attrs, old.args, args)
+        if narrow:
             args = [self._cast(arg, WIDE, self.narrow) for arg in args]
-            if attrs is not None and "out_dtype" in attrs.FIELDS and attrs.out_dtype == WIDE:
-                attrs = attrs.replace(out_dtype=self.narrow)
+            typed = attrs is not None and "out_dtype" in attrs.FIELDS
+            if typed and attrs.out_dtype != sums and (said or attrs.out_dtype == WIDE):
+                attrs = attrs.replace(out_dtype=sums)
         else:
             pairs = zip(args, old.args, strict=True)
             args = [self._like(arg, before.checked_type) for arg, before in pairs]
@@ -108,10 +114,11 @@ class _Narrower:
             return old
         made = Call(old.op, tuple(args), attrs)
         made.span = old.span
-        return made
+        return self._cast(made, sums, result) if narrow and sums != result else made
 
     def _is_narrow(
-        self, record: AnyOp, attrs: Any, old: tuple[RelayExpr, ...], args: list[RelayExpr]
+        self, category: str, record: AnyOp, attrs: Any, old: tuple[RelayExpr, ...],
+        args: list[RelayExpr],
     ) -> bool:
         """Whether a call reads narrow floats."""
         stays_wide = record.contraction.stays_wide
@@ -121,8 +128,8 @@ class _Narrower:
         before = [kind for arg in old for kind in flatten_type(arg.checked_type)]
         if not any(kind.dtype == WIDE for kind in before) or not all(map(self._fits, leaves)):
             return False
-        if record.mixed_precision != "follow":
-            return record.mixed_precision == "always"
+        if category != "follow":
+            return category == "always"
         computed = [leaf for leaf in leaves if not isinstance(leaf, Constant | Var)]
         kinds = {kind.dtype for leaf in computed for kind in flatten_type(leaf.checked_type)}
         if self.follow_weights and not kinds & {WIDE, self.narrow}:
