@@ -281,4 +281,5 @@ def test_values_that_decide_extents_are_served_by_one_program() -> None:
         agree(compiled, model, x=given[:, ::-1])
         np.testing.assert_array_equal(compiled(given), np.array(np.nonzero(given)))
         np.testing.assert_array_equal(given, kept)
+    assert isinstance(compiled, OpenModel)
     assert compiled.compiled == 1
