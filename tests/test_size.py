@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 9760,
     "rpc": 5060,
     "runtime": 2190,
-    "schedule": 15820,
+    "schedule": 15880,
     "support": 3620,
     "target": 4140,
     "te": 5130,
