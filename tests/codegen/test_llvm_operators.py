@@ -329,7 +329,8 @@ def test_vectors_are_divided_exactly(dtype: str) -> None:
     rounds = (tvm.tir.truncdiv, tvm.tir.truncmod, tvm.tir.floordiv, tvm.tir.floormod)
 
     def divided(way: Callable[..., Expr]) -> te.Tensor:
-        return te.compute(shape, lambda i: way(a[i], b[i]), name=way.__name__)
+        made: te.Tensor = te.compute(shape, lambda i: way(a[i], b[i]), name=way.__name__)
+        return made
 
     made = [divided(way) for way in rounds]
     schedule = te.create_schedule([each.op for each in made])

@@ -274,9 +274,8 @@ def test_threads_share_a_model() -> None:
 
 def test_values_that_decide_extents_are_served_by_one_program() -> None:
     """However many elements are found, nothing is compiled anew, and inputs are not written to."""
-    model = model_of(
-        [helper.make_node("NonZero", ["x"], ["y"])], [info("x", (3, 40))], [info("y", (2, "n"), INT)]
-    )
+    node = helper.make_node("NonZero", ["x"], ["y"])
+    model = model_of([node], [info("x", (3, 40))], [info("y", (2, "n"), INT)])
     compiled = sterna.compile(model)
     for count in (0, 1, 17, 120):
         given = RNG.permutation(np.arange(120) < count).astype("float32").reshape(3, 40)
@@ -285,4 +284,5 @@ def test_values_that_decide_extents_are_served_by_one_program() -> None:
         agree(compiled, model, x=given[:, ::-1])
         np.testing.assert_array_equal(compiled(given), np.array(np.nonzero(given)))
         np.testing.assert_array_equal(given, kept)
+    assert isinstance(compiled, OpenModel)
     assert compiled.compiled == 1

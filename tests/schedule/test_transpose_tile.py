@@ -57,7 +57,7 @@ def test_transposes_of_any_type_and_size(
 ) -> None:
     given = relay.var("given", shape=shape, dtype=dtype)
     module = relay.build(
-        tvm.IRModule.from_expr(relay.Function([given], relay.transpose(given, axes))), "llvm"
+        tvm.IRModule.from_expr(relay.Function((given,), relay.transpose(given, axes))), "llvm"
     )
     executor = graph_executor.GraphModule(module["default"](tvm.cpu()))
     numbers = (np.arange(np.prod(shape)) % 251).reshape(shape)
