@@ -7,6 +7,7 @@ with weights that are inputs in both.
 
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -45,7 +46,8 @@ def bordered(x: te.Tensor, places: Sequence[int]) -> te.Tensor:
         moved = [index - 1 if place in places else index for place, index in enumerate(at)]
         return te.if_then_else(te.all(*inside), x(*moved), 0.0)
 
-    return te.compute(shape, element, name="bordered")
+    made: te.Tensor = te.compute(shape, element, name="bordered")
+    return made
 
 
 def conv_nchw(size: int, inputs: int, outputs: int) -> Tensors:
@@ -83,15 +85,16 @@ def softmax(rows: int, columns: int) -> Tensors:
 
 @autotvm.template("benchmarks/matmul")
 def matmul_template(rows: int, columns: int, depth: int) -> tuple[te.Schedule, Tensors]:
-    """Panels of b, register tiles, an unrolled step: what a user who knows the matter writes."""
+    """Panels of b, rows of a in registers, an unrolled step: what a user who knows it writes."""
     a, b, c = matmul(rows, columns, depth)
     s, cfg = te.create_schedule(c.op), autotvm.get_config()
     tile = s.cache_write(c, "local")
     i, j = s[c].op.axis
     cfg.define_split("rows", i, num_outputs=2, policy="candidate",
                      candidate=[(-1, n) for n in (8, 4, 6, 7, 12)])
+    cfg.define_knob("hold", [True, False])
     cfg.define_split("columns", j, num_outputs=2, policy="candidate",
-                     candidate=[(-1, n) for n in (12, 8, 16, 4, 32)])
+                     candidate=[(-1, n) for n in (8, 12, 16, 4, 32)])
     cfg.define_split("step", s[tile].op.reduce_axis[0], num_outputs=2, policy="candidate",
                      candidate=[(-1, n) for n in (4, 1, 2, 8)])
     outer_row, row = cfg["rows"].apply(s, c, i)
@@ -107,6 +110,11 @@ def matmul_template(rows: int, columns: int, depth: int) -> tuple[te.Schedule, T
     s[tile].unroll(step)
     s[tile].unroll(own_row)
     s[tile].vectorize(own_column)
+    if cfg["hold"].val:
+        held = s.cache_read(a, "local", [tile])
+        s[held].compute_at(s[tile], outer_step)
+        s[held].unroll(s[held].op.axis[0])
+        s[held].vectorize(s[held].op.axis[1])
     panel = s.cache_read(b, "global", [tile])
     s[panel].compute_at(s[c], outer_column)
     s[panel].vectorize(s[panel].op.axis[1])
@@ -115,7 +123,9 @@ def matmul_template(rows: int, columns: int, depth: int) -> tuple[te.Schedule, T
 
 def own_kernel(build: Callable[..., Any], tensors: Tensors, target: Target) -> Any:
     """The operator as a network of its own."""
-    inputs = [relay.var(t.name, shape=[int(str(e)) for e in t.shape]) for t in tensors[:-1]]
+    inputs = tuple(
+        relay.var(t.name, shape=[int(str(e)) for e in t.shape]) for t in tensors[:-1]
+    )
     network = sterna.IRModule.from_expr(relay.Function(inputs, build(*inputs)))
     return relay.build(network, target=target)
 
@@ -170,9 +180,11 @@ def te_rows(trials: int, target: Target) -> list[Row]:
     found = []
     for name, (tensors, operator) in loads.items():
         own = own_kernel(operator, tensors, target)
-        ways = {"meta_schedule": lambda folder, t=tensors: by_tune_tir(t, target, trials, folder)}
+        ways: dict[str, Callable[[str], Any]] = {
+            "meta_schedule": partial(by_tune_tir, tensors, target, trials)
+        }
         if operator is relay.nn.matmul:
-            ways["autotvm"] = lambda folder: by_template(shape, target, trials, folder)
+            ways["autotvm"] = partial(by_template, shape, target, trials)
         for way, tuned in ways.items():
             with tempfile.TemporaryDirectory() as folder:
                 first, second = share(own, tuned(folder), tensors)

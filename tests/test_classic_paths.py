@@ -10,7 +10,8 @@ from sterna.support.classic import MOVED, find_moved
 
 PATHS = """
 cl, convert, ir.base.assert_structural_equal, relay.dataflow_pattern.is_op,
-relay.testing.run_opt_pass, relay.transform.MergeComposite, runtime.convert, tir.max, tir.min,
+relay.testing.run_opt_pass, relay.transform.MergeComposite, runtime.convert,
+te.schedule.InferBound, te.schedule.ScheduleOps, tir.max, tir.min,
 ConstantMemoryPools, ConstantPoolInfo, PoolInfoProperties, TVMError, WorkspaceMemoryPools,
 WorkspacePoolInfo, _ffi.base.TVMError, _ffi.get_global_func, _ffi.register_func,
 _ffi.registry.list_global_func_names, _ffi.runtime_ctypes.Device, arith.Analyzer,

@@ -35,6 +35,7 @@ typedef struct {
 int cuda_open(int32_t id, cuda_device **out);
 int cuda_exists(void *self, int32_t id);
 int32_t cuda_driver_version(void); /* 12040 for 12.4 */
+int32_t cuda_capability(const cuda_device *d); /* 90 for 9.0 */
 
 /* Makes a device's context the thread's for as long as a call takes. */
 typedef struct {

@@ -233,12 +233,17 @@ static int version_of(int32_t number, sterna_any *ret) {
   return text_of(text, ret);
 }
 
-static int capability_of(const cuda_device *d, sterna_any *ret) {
+int32_t cuda_capability(const cuda_device *d) {
   int32_t major = 0, minor = 0;
-  char text[32];
   cuDeviceGetAttribute(&major, CU_CAPABILITY_MAJOR, d->handle);
   cuDeviceGetAttribute(&minor, CU_CAPABILITY_MINOR, d->handle);
-  snprintf(text, sizeof text, "%d.%d", (int)major, (int)minor);
+  return major * 10 + minor;
+}
+
+static int capability_of(const cuda_device *d, sterna_any *ret) {
+  char text[32];
+  int32_t number = cuda_capability(d);
+  snprintf(text, sizeof text, "%d.%d", (int)(number / 10), (int)(number % 10));
   return text_of(text, ret);
 }
 

@@ -41,6 +41,24 @@ static int check_version(const gpu_program *p) {
                            (int)(have % 1000 / 10));
 }
 
+/* Whether a device runs code for a compute capability; exact: of PTX such as sm_90a, which no other one takes. */
+static int runs(const cuda_device *d, int64_t number, int64_t exact) {
+  int32_t have = cuda_capability(d);
+  return exact ? have == number : have >= number;
+}
+
+static int check_target(const gpu_program *p, const cuda_device *d) {
+  int number = 0;
+  char letter = 0;
+  const char *line = strstr(p->source, ".target sm_");
+  if (!line || sscanf(line, ".target sm_%d%c", &number, &letter) < 1 || runs(d, number, letter == 'a')) return 0;
+  int32_t have = cuda_capability(d);
+  return sterna_set_errorf("RuntimeError",
+                           "its PTX is for sm_%d%s, and the device is sm_%d; build for that one (-arch), or with "
+                           "code for others beside it (-plain_arch=sm_80)",
+                           number, letter == 'a' ? "a alone" : " and later", (int)have);
+}
+
 /* With the lock held, in the device's context. */
 static int load_program(gpu_program *p, cuda_device *d) {
   static char log[LOG_BYTES];
@@ -48,7 +66,7 @@ static int load_program(gpu_program *p, cuda_device *d) {
   int32_t options[] = {CU_JIT_ERROR_LOG_BUFFER, CU_JIT_ERROR_LOG_BYTES};
   void *values[] = {log, (void *)(uintptr_t)(sizeof log - 1)};
   if (p->loaded[d->id]) return 0;
-  if (check_version(p)) return -1;
+  if (check_version(p) || check_target(p, d)) return -1;
   memset(log, 0, sizeof log);
   cu_code code = cuModuleLoadDataEx(&p->loaded[d->id], p->source, 2, options, values);
   if (!code) return 0;
@@ -189,6 +207,21 @@ static int give_workspace_back(void *self, const sterna_any *args, int32_t n, st
   return 0;
 }
 
+/* (compute capability, whether it must be that one, address ..): whether the device that the addresses are on
+   runs code for it */
+static int runs_code(void *self, const sterna_any *args, int32_t n, sterna_any *ret) {
+  int64_t number, exact;
+  int32_t id = 0;
+  cuda_device *d;
+  (void)self;
+  if (n < 2 || sterna_as_int(&args[0], &number) || sterna_as_int(&args[1], &exact))
+    return sterna_set_error("TypeError", "what a device runs is asked by two numbers and addresses");
+  for (int32_t i = 2; i < n && cuda_home_of((uint64_t)(uintptr_t)args[i].v_ptr, &id); i++) id = 0;
+  if (cuda_open(id, &d)) return -1;
+  *ret = sterna_any_int(runs(d, number, exact));
+  return 0;
+}
+
 /* ---- modules ---- */
 
 static int get_function(sterna_module *module, void *self, const char *name, sterna_function **out) {
@@ -198,6 +231,7 @@ static int get_function(sterna_module *module, void *self, const char *name, ste
     return sterna_module_function(module, take_workspace, NULL, out);
   if (strcmp(name, "__sterna_give_workspace_back") == 0)
     return sterna_module_function(module, give_workspace_back, NULL, out);
+  if (strcmp(name, "__sterna_runs") == 0) return sterna_module_function(module, runs_code, NULL, out);
   return k ? sterna_module_function(module, call_kernel, k, out) : 0;
 }
 

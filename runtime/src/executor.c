@@ -40,6 +40,10 @@ void executor_leave(sterna_model *m) { atomic_flag_clear_explicit(&m->in_use, me
 
 /* ---- memory ---- */
 
+static uint64_t entry_offset(const graph_entry *entry) {
+  return entry->offset < 0 ? 0 : (uint64_t)entry->offset;
+}
+
 void executor_move(sterna_model *m, uint32_t root, const DLTensor *memory, uint64_t byte_offset) {
   for (uint32_t view = root; view != NO_VIEW; view = m->g->next_view[view])
     tensor_place(&m->tensors[view], memory, byte_offset);
@@ -47,8 +51,8 @@ void executor_move(sterna_model *m, uint32_t root, const DLTensor *memory, uint6
 
 sterna_ndarray *executor_home(const sterna_model *m, uint32_t root, uint64_t *byte_offset) {
   const graph_entry *entry = &m->g->entries[root];
-  *byte_offset = entry->offset < 0 ? 0 : (uint64_t)entry->offset;
-  return entry->offset < 0 ? m->buffers[entry->storage] : m->arena;
+  *byte_offset = entry_offset(entry);
+  return graph_in_arena(m->g, root) ? m->arena : m->buffers[entry->storage];
 }
 
 void executor_move_home(sterna_model *m, uint32_t root) {
@@ -68,7 +72,7 @@ static int is_computed(const graph *g, uint32_t entry) {
   return kind == NODE_CALL || kind == NODE_COPY;
 }
 
-/* A buffer is as large as the largest entry in it. */
+/* A buffer holds all entries in it, each at its offset. */
 static int allocate_buffer(sterna_model *m, const graph_entry *entry, DLDevice device, size_t bytes) {
   sterna_ndarray **buffer = &m->buffers[entry->storage];
   if (m->buffer_count <= entry->storage) m->buffer_count = entry->storage + 1;
@@ -85,14 +89,14 @@ static int allocate_buffers(sterna_model *m) {
   memset(sizes, 0, g->entry_count * sizeof *sizes);
   for (uint32_t i = 0; i < g->entry_count; i++) {
     const graph_entry *entry = &g->entries[i];
-    if (is_computed(g, i) && entry->offset < 0 && sizes[entry->storage] < entry->bytes)
-      sizes[entry->storage] = entry->bytes;
+    size_t end = entry_offset(entry) + entry->bytes;
+    if (is_computed(g, i) && !graph_in_arena(g, i) && sizes[entry->storage] < end) sizes[entry->storage] = end;
   }
   int failed = 0;
   for (uint32_t i = 0; !failed && i < g->entry_count; i++) {
     const graph_entry *entry = &g->entries[i];
     if (!is_computed(g, i)) continue;
-    if (entry->offset < 0)
+    if (!graph_in_arena(g, i))
       failed = allocate_buffer(m, entry, g->views[i].device, sizes[entry->storage]);
     if (!failed) executor_move_home(m, i);
   }

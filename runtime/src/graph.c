@@ -9,6 +9,7 @@
 #include <string.h>
 
 enum { LARGEST_TEXT = 1 << 30 };
+#define LARGEST_ARENA (INT64_MAX / 2)
 
 /* Where the parts of the JSON begin, and how much room the graph takes. */
 typedef struct {
@@ -241,19 +242,24 @@ static int read_entries(graph *g, const graph_source *s, const DLDevice *devices
   return 0;
 }
 
+/* Whether an entry lies in the graph's arena; others have an offset in a storage of their device. */
+int graph_in_arena(const graph *g, uint32_t entry) {
+  return g->entries[entry].offset >= 0 && memcmp(&g->views[entry].device, &g->device, sizeof g->device) == 0;
+}
+
 /* Where an entry lies in the executor's memory. Inputs and views lie elsewhere. */
 static int check_place(const graph *g, const graph_node *node, uint32_t index) {
   const graph_entry *entry = &g->entries[index];
   const DLTensor *t = &g->views[index];
-  if (entry->offset < 0)
-    return entry->storage == (uint32_t)-1 ? graph_wrong_node(g, node, "has an output without storage") : 0;
-  if ((uint64_t)entry->offset > (uint64_t)g->arena_bytes ||
-      entry->bytes > (uint64_t)g->arena_bytes - (uint64_t)entry->offset)
+  int in_arena = graph_in_arena(g, index);
+  int64_t room = in_arena ? g->arena_bytes : LARGEST_ARENA;
+  if (!in_arena && entry->storage == (uint32_t)-1)
+    return graph_wrong_node(g, node, "has an output without storage");
+  if (entry->offset < 0) return 0;
+  if (entry->offset > room || entry->bytes > (uint64_t)(room - entry->offset))
     return graph_wrong_node(g, node, "has an output that reaches out of the arena");
   if ((uint64_t)entry->offset % tensor_alignment(t->dtype))
     return graph_wrong_node(g, node, "has an output at an offset that is not aligned to its type");
-  if (memcmp(&t->device, &g->device, sizeof g->device))
-    return graph_wrong_node(g, node, "has an output in the arena, but on another device");
   return 0;
 }
 
@@ -295,9 +301,10 @@ static int expect_count(const graph *g, const graph_node *node, const char *valu
 
 /* A node whose one output has the bytes of its one input. */
 static int check_pair(const graph *g, const graph_node *node) {
-  if (node->link_count != 1 || node->entry_count != 1 ||
-      g->entries[g->links[node->link]].bytes != g->entries[node->entry].bytes)
-    return graph_wrong_node(g, node, "must have one input and one output of the same size");
+  uint32_t from = g->links[node->link], to = node->entry;
+  if (node->link_count != 1 || node->entry_count != 1 || g->entries[from].bytes != g->entries[to].bytes ||
+      (node->kind == NODE_VIEW && memcmp(&g->views[from].device, &g->views[to].device, sizeof g->device)))
+    return graph_wrong_node(g, node, "must have one input and one output of the same size and device");
   return 0;
 }
 

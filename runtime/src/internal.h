@@ -190,7 +190,7 @@ typedef struct {
 
 typedef struct {
   size_t bytes;
-  int64_t offset;   /* in the arena, or -1 */
+  int64_t offset;   /* in the arena or, on another device, in its storage; or -1 */
   uint32_t storage; /* else which buffer */
   uint32_t root;    /* the entry whose memory it shows: itself unless a NODE_VIEW made it */
   uint32_t node;    /* that writes it */
@@ -213,6 +213,7 @@ typedef struct {
   uint32_t link_count, argument_count, flat_count, call_count;
   table input_index; /* name to node */
 } graph;
+INTERNAL int graph_in_arena(const graph *g, uint32_t entry);
 INTERNAL int graph_create(const char *json, size_t size, sterna_module *module, const DLDevice *devices,
                           int32_t device_count, graph **out);
 INTERNAL uint32_t graph_find_input(const graph *g, const char *name, size_t size); /* or NO_INPUT */

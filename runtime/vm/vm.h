@@ -100,6 +100,7 @@ typedef struct {
   atomic_llong most_steps; /* of one run: calls; 0: no limit */
   atomic_llong most_depth; /* calls that wait for others */
   _Atomic(sterna_ndarray *) spare; /* a workspace that no run uses, or null */
+  DLDevice device; /* where tensors lie; conditions and counts are read from there */
 } vm_program;
 
 /* A value with a tag and fields: a tuple, a constructor's value, a cell, a list, a closure. */

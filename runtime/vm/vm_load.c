@@ -219,6 +219,7 @@ vm_program *vm_load(sterna_bytes bytes) {
   p->words = words;
   p->workspace = -1;
   atomic_store(&p->most_depth, 1 << 20);
+  p->device = (DLDevice){kDLCPU, 0};
   const char *reason = bytes.size % 8 ? "its size is odd" : fill(p, (reader){words, words + bytes.size / 8, 0});
   if (!reason) return p;
   vm_free(p);

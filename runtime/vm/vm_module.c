@@ -17,12 +17,29 @@ static int find_part(sterna_module *module, const vm_block *b, const char *suffi
   return *out ? 0 : sterna_set_errorf("ValueError", "the program's module imports none with a function '%.100s'", name);
 }
 
+/* A constant of the host where the blocks read it. */
+static int bring(sterna_ndarray **constant, DLDevice device) {
+  const DLTensor *held = &(*constant)->tensor;
+  sterna_ndarray *made;
+  if (held->device.device_type == device.device_type && held->device.device_id == device.device_id) return 0;
+  if (sterna_ndarray_empty(held->shape, held->ndim, held->dtype, device, &made)) return -1;
+  if (sterna_tensor_copy(held, &made->tensor)) {
+    sterna_release(made);
+    return -1;
+  }
+  sterna_release(*constant);
+  *constant = made;
+  return 0;
+}
+
 /* The blocks' functions are in the modules that the program's module imports. */
 static int make_ready(sterna_module *module, vm_program *p) {
   if (atomic_load(&p->is_ready)) return 0;
   for (word i = 0; i < p->constant_count; i++)
     if (!p->constants[i])
       return sterna_set_errorf("ValueError", "constant p%lld of the program was not given", (long long)i);
+  for (word i = 0; i < p->constant_count; i++)
+    if (bring(&p->constants[i], p->device)) return -1;
   for (word i = 0; i < p->block_count; i++) {
     vm_block *b = &p->blocks[i];
     if (find_part(module, b, "", &b->function)) return -1;
@@ -98,6 +115,20 @@ static int set_limits(sterna_module *module, vm_program *p, const sterna_any *ar
   return 0;
 }
 
+/* (device): where all tensors are to lie */
+static int set_device(sterna_module *module, vm_program *p, const sterna_any *args, int32_t n, sterna_any *ret) {
+  DLDevice device;
+  (void)module;
+  (void)n;
+  (void)ret;
+  if (sterna_as_device(&args[0], &device)) return -1;
+  if (device.device_type == p->device.device_type && device.device_id == p->device.device_id) return 0;
+  if (atomic_load(&p->is_ready))
+    return sterna_set_error("RuntimeError", "the program has run on a device already; load it anew for another");
+  p->device = device;
+  return 0;
+}
+
 /* (whether runs are to stop) */
 static int cancel(sterna_module *module, vm_program *p, const sterna_any *args, int32_t n, sterna_any *ret) {
   int64_t is_cancelled;
@@ -133,6 +164,7 @@ typedef struct {
 static const vm_entry entries[] = {
     {"invoke", 1, INT32_MAX, invoke},  {"make", 1, INT32_MAX, make}, {"look", 1, 1, look},
     {"describe", 1, 1, describe},      {"set_limits", 2, 2, set_limits},  {"cancel", 1, 1, cancel},     {"give_constant", 2, 2, give_constant},
+    {"set_device", 1, 1, set_device},
 };
 
 typedef struct {

@@ -88,7 +88,7 @@ static int take_workspace(machine *m, word wanted) {
   if (m->workspace && m->workspace->tensor.shape[0] >= wanted) return 0;
   sterna_release(m->workspace);
   m->workspace = NULL;
-  return sterna_ndarray_empty(&size, 1, bytes, (DLDevice){kDLCPU, 0}, &m->workspace);
+  return sterna_ndarray_empty(&size, 1, bytes, m->p->device, &m->workspace);
 }
 
 static int has_shape(const sterna_ndarray *array, const vm_type *t) {
@@ -104,7 +104,7 @@ static int make_output(machine *m, const vm_block *b, word number, const vm_type
       *out = sterna_any_object(kept[i]);
       return 0;
     }
-  if (sterna_ndarray_empty(t->shape, t->ndim, t->dtype, (DLDevice){kDLCPU, 0}, &made)) return -1;
+  if (sterna_ndarray_empty(t->shape, t->ndim, t->dtype, m->p->device, &made)) return -1;
   if (t->bytes <= SMALL) {
     sterna_release(kept[0]);
     kept[0] = kept[1];

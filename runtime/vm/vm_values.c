@@ -109,7 +109,7 @@ int vm_stack(const vm_program *p, sterna_any *r, const word *operands) {
   if (like->ndim < 1 || like->ndim > MOST_DIMENSIONS) return sterna_set_error("ValueError", "a stack has no rows");
   memcpy(shape, like->shape, (size_t)like->ndim * sizeof *shape);
   shape[0] = list->count;
-  if (sterna_ndarray_empty(shape, like->ndim, like->dtype, (DLDevice){kDLCPU, 0}, &made)) return -1;
+  if (sterna_ndarray_empty(shape, like->ndim, like->dtype, p->device, &made)) return -1;
   DLTensor row = made->tensor;
   row.ndim--;
   row.shape++;
@@ -131,13 +131,12 @@ static int count_of(const sterna_any *value, word *out) {
   DLTensor *t;
   size_t bytes;
   if (sterna_as_tensor(value, &t) || sterna_tensor_bytes(t, &bytes)) return -1;
-  const char *at = (const char *)t->data + t->byte_offset;
   int is_wide = t->dtype.bits == 64;
   if (t->dtype.code != kDLInt || (!is_wide && t->dtype.bits != 32) || t->dtype.lanes != 1 ||
-      bytes != t->dtype.bits / 8u || t->device.device_type != kDLCPU)
-    return sterna_set_error("TypeError", "a count is one int32 or int64 on the CPU");
-  int32_t narrow;
-  memcpy(is_wide ? (void *)out : (void *)&narrow, at, bytes);
+      bytes != t->dtype.bits / 8u)
+    return sterna_set_error("TypeError", "a count is one int32 or int64");
+  int32_t narrow = 0;
+  if (sterna_tensor_copy_to_memory(t, is_wide ? (void *)out : (void *)&narrow, bytes)) return -1;
   if (!is_wide) *out = narrow;
   return 0;
 }
@@ -152,7 +151,7 @@ int vm_trim(sterna_any *r, const word *operands) {
                              (long long)axis);
   memcpy(shape, whole->shape, (size_t)whole->ndim * sizeof *shape);
   shape[axis] = count;
-  if (sterna_ndarray_empty(shape, whole->ndim, whole->dtype, (DLDevice){kDLCPU, 0}, &made)) return -1;
+  if (sterna_ndarray_empty(shape, whole->ndim, whole->dtype, whole->device, &made)) return -1;
   DLTensor inner = *whole;
   size_t bytes;
   inner.ndim -= (int32_t)axis + 1;
@@ -164,9 +163,19 @@ int vm_trim(sterna_any *r, const word *operands) {
   }
   size_t row = bytes * (size_t)count, step = bytes * (size_t)whole->shape[axis], rows = row ? 1 : 0;
   for (word i = 0; i < axis; i++) rows *= (size_t)whole->shape[i];
-  const char *from = (const char *)whole->data + whole->byte_offset;
-  char *to = (char *)made->tensor.data + made->tensor.byte_offset;
-  for (; rows; rows--, from += step, to += row) memcpy(to, from, row);
+  int64_t extent = (int64_t)row;
+  DLTensor from = *whole, to = made->tensor;
+  from.ndim = to.ndim = 1;
+  from.dtype = to.dtype = (DLDataType){kDLUInt, 8, 1};
+  from.shape = to.shape = &extent;
+  from.strides = to.strides = NULL;
+  int failed = 0;
+  for (; rows && !failed; rows--, from.byte_offset += step, to.byte_offset += row)
+    failed = sterna_tensor_copy(&from, &to);
+  if (failed) {
+    sterna_release(made);
+    return -1;
+  }
   vm_set(&r[operands[0]], sterna_any_object(made));
   return 0;
 }
@@ -175,8 +184,11 @@ int vm_is_true(const sterna_any *value, int *out) {
   DLTensor *t;
   size_t bytes;
   if (sterna_as_tensor(value, &t)) return -1;
-  if (sterna_tensor_bytes(t, &bytes) || bytes != 1 || t->device.device_type != kDLCPU)
-    return sterna_set_error("TypeError", "a condition is one bool on the CPU");
-  *out = *((const uint8_t *)t->data + t->byte_offset) != 0;
+  if (sterna_tensor_bytes(t, &bytes) || bytes != 1)
+    return sterna_set_error("TypeError", "a condition is one bool");
+  uint8_t held = 0;
+  if (t->device.device_type == kDLCPU) held = *((const uint8_t *)t->data + t->byte_offset);
+  else if (sterna_tensor_copy_to_memory(t, &held, 1)) return -1;
+  *out = held != 0;
   return 0;
 }

@@ -41,7 +41,6 @@ from sterna.auto_scheduler.relay_integration import (
 )
 from sterna.auto_scheduler.search_policy import (
     EmptyPolicy,
-    PreloadCustomSketchRule,
     PreloadMeasuredStates,
     RandomModel,
     SketchPolicy,
@@ -52,6 +51,7 @@ from sterna.auto_scheduler.search_task import (
     SearchTask,
     create_task,
 )
+from sterna.auto_scheduler.sketch_rules import PreloadCustomSketchRule
 from sterna.auto_scheduler.task_scheduler import (
     LogEstimatedLatency,
     PrintTableInfo,

@@ -62,13 +62,19 @@ class State:
     stage or as `state[stage].iters` has them.
     """
 
-    def __init__(self, graph: Graph, steps: Sequence[Step] = ()) -> None:
-        self._graph = graph
-        self._schedule, self._tensors = graph.new_schedule(), list(graph.tensors)
-        self.stages = [StageState(op.output(0)) for op in graph.ops]
+    def __init__(self, graph: "Graph | State", steps: "Sequence[Step] | Graph" = ()) -> None:
+        """A workload and steps; or a state and its workload, for another state with its steps."""
+        if isinstance(graph, State):
+            steps = graph.transform_steps
+        assert isinstance(steps, Sequence), "steps of a workload"
+        self._graph: Graph = graph._graph if isinstance(graph, State) else graph
+        own = self._graph
+        self._schedule, self._tensors = own.new_schedule(), list(own.tensors)
+        self.stages = [StageState(op.output(0)) for op in own.ops]
         self.transform_steps: list[Step] = []
         self._lines: list[str] = []
         self._names: dict[IterVar, str] = {}
+        self._lengths: dict[IterVar, int] = {}
         for stage in self.stages:
             self._name_loops(stage)
         for step in steps:
@@ -76,6 +82,11 @@ class State:
 
     def __getitem__(self, key: int | Tensor | Operation) -> StageState:
         return self.stages[self._number(key)]
+
+    @property
+    def state_object(self) -> "State":
+        """Itself, which is what rules of sketches give."""
+        return self
 
     @property
     def stage_ops(self) -> list[Operation]:
@@ -90,6 +101,10 @@ class State:
         """The schedule, and the tensors that its function takes."""
         return self._schedule, list(self._tensors)
 
+    def length(self, axis: IterVar) -> int | None:
+        """How often a loop runs, where that is known."""
+        return self._lengths[axis] if axis in self._lengths else _extent(axis)
+
     def lines(self) -> list[str]:
         """The steps as calls of te."""
         return list(self._lines)
@@ -97,13 +112,33 @@ class State:
     # ---- steps by name ----
 
     def split(
-        self, stage: Any, loop: Any, lengths: Sequence[int], inner_to_outer: bool = True
+        self, stage: Any, loop: Any, lengths: Sequence[int | None], inner_to_outer: bool = True
     ) -> list[IterVar]:
-        """A loop in several; lengths are of the inner ones, or of the outer ones."""
+        """A loop in several; lengths are of the inner ones, or of the outer ones.
+
+        A length of None is left to the search of a sketch.
+        """
         number, place = self._places(stage, loop)
-        extent = _extent(self.stages[number].iters[place])
+        extent = self.length(self.stages[number].iters[place])
         self.take(Split(number, place, extent, tuple(lengths), int(inner_to_outer)))
         return self.stages[number].iters[place : place + len(lengths) + 1]
+
+    def follow_split(self, stage: Any, loop: Any, src_step_id: int, n_split: int) -> list[IterVar]:
+        """A loop split as the step of that number split another, into n_split + 1 loops."""
+        number, place = self._places(stage, loop)
+        self.take(FollowSplit(number, place, src_step_id, n_split))
+        return self.stages[number].iters[place : place + n_split + 1]
+
+    def follow_fused_split(
+        self, stage: Any, loop: Any, src_step_ids: Sequence[int], level: int,
+        factor_or_nparts: bool,
+    ) -> list[IterVar]:
+        """A loop in two, by the product of the lengths that several splits have at a level."""
+        number, place = self._places(stage, loop)
+        self.take(FollowFusedSplit(
+            number, place, tuple(src_step_ids), level, int(factor_or_nparts)
+        ))
+        return self.stages[number].iters[place : place + 2]
 
     def fuse(self, stage: Any, loops: Sequence[Any]) -> IterVar:
         """Neighbouring loops as one."""
@@ -132,7 +167,7 @@ class State:
     def unroll(self, stage: Any, loop: Any, max_unroll: int | None = None) -> None:
         """A loop written out, unless it is longer than max_unroll."""
         number, place = self._places(stage, loop)
-        if max_unroll is None or (_extent(self.stages[number].iters[place]) or 0) <= max_unroll:
+        if max_unroll is None or (self.length(self.stages[number].iters[place]) or 0) <= max_unroll:
             self.annotate(number, place, "unroll")
 
     def bind(self, stage: Any, loop: Any, thread_name: str) -> None:
@@ -192,21 +227,21 @@ class State:
         self.transform_steps.append(step)
 
     def _take_split(self, stage: StageState, step: Split) -> None:
-        self._split(stage, step.loop, step.lengths, bool(step.inner_to_outer))
+        self._split(stage, step.loop, step.sizes, bool(step.inner_to_outer))
 
     def _take_follow(self, stage: StageState, step: FollowSplit) -> None:
         source = self._split_step(step, step.source)
         if not 1 <= step.parts <= len(source.lengths) + 1:
             raise ValueError(f"{step.to_json()}: step {step.source} makes fewer loops")
-        first = source.lengths[: step.parts - 1]
-        last = math.prod(source.lengths[step.parts - 1 :])
+        first = source.sizes[: step.parts - 1]
+        last = math.prod(source.sizes[step.parts - 1 :])
         self._split(stage, step.loop, (*first, last), bool(source.inner_to_outer))
 
     def _take_follow_fused(self, stage: StageState, step: FollowFusedSplit) -> None:
         sources = [self._split_step(step, number) for number in step.sources]
         if any(step.level >= len(source.lengths) for source in sources):
             raise ValueError(f"{step.to_json()}: a step that it follows makes fewer loops")
-        length = math.prod(source.lengths[step.level] for source in sources)
+        length = math.prod(source.sizes[step.level] for source in sources)
         self._split(stage, step.loop, (length,), bool(step.is_factor))
 
     def _split_step(self, step: Step, number: int) -> Split:
@@ -229,6 +264,7 @@ class State:
             names = self._name(outer, f"{before}_o"), self._name(inner, f"{before}_i")
             self._say(f"{', '.join(names)} = s[{stage.op.name}].split({before}, {how}={length})")
             made.append(inner if from_inside else outer)
+            self._lengths[made[-1]] = length
             axis = outer if from_inside else inner
         stage.iters[place : place + 1] = [axis, *made[::-1]] if from_inside else [*made, axis]
 

@@ -15,6 +15,7 @@ from sterna.auto_scheduler.measure import MeasureInput, MeasureResult, seconds_o
 from sterna.auto_scheduler.measure_record import LoggedState, PathLike, load_records
 from sterna.auto_scheduler.own_space import Descent, OwnSpace
 from sterna.auto_scheduler.sketch import Sketch
+from sterna.auto_scheduler.sketch_rules import PreloadCustomSketchRule, RuleSpace
 from sterna.auto_scheduler.tuning_options import TuningOptions
 from sterna.autotvm.layers import LayerTask, answers_of_config
 from sterna.autotvm.measure import FAILED_COST, Measurer
@@ -65,18 +66,6 @@ class PreloadMeasuredStates:
         self.filename = filename
 
 
-class PreloadCustomSketchRule:
-    """Sketches of the user's own, which are not taken: schedule such stages by hand."""
-
-    PASS, APPLY, APPLY_AND_SKIP_REST = 0, 1, 2
-
-    def __init__(self, meet_condition_func: Any, apply_func: Any, rule_name: str = "") -> None:
-        raise NotImplementedError(
-            f"custom sketch rules ({rule_name or 'unnamed'}) are not searched: write an AutoTVM "
-            "template for this workload, with the schedule that the rule would make"
-        )
-
-
 class Space(Protocol):
     """Schedules of a workload: points, and the loops of each."""
 
@@ -121,7 +110,9 @@ class SketchPolicy:
         init_search_callbacks: Sequence[Any] | None = None,
     ) -> None:
         self.task, self.verbose = task, verbose
-        self._searches: list[Tuner] = self._spaces()
+        rules = [each for each in init_search_callbacks or ()
+                 if isinstance(each, PreloadCustomSketchRule)]
+        self._searches: list[Tuner] = self._spaces(rules)
         self._measurer: Measurer | None = None
         self.best_seconds = math.inf
         self.trials = self.best_trial = 0
@@ -131,11 +122,20 @@ class SketchPolicy:
         for log in [*logs, *getattr(program_cost_model, "history", ())]:
             self._preload(log)
 
-    def _spaces(self) -> list[Tuner]:
-        """What is searched, one after the other."""
+    @property
+    def search_task(self) -> Searched:
+        """What is searched, by the name that rules of sketches know."""
+        return self.task
+
+    def _spaces(self, rules: Sequence[PreloadCustomSketchRule]) -> list[Tuner]:
+        """What is searched, one after the other; sketches by rules first."""
         task = self.task
         if task.layer is not None:
             return [_Search(task.layer)]
+        if rules:
+            made = RuleSpace(self, task.compute_dag, task.target, rules)
+            ruled: list[Tuner] = [_Search(_SpaceTask(task, made))] if made.sketches else []
+            return ruled if made.is_all else [*ruled, *self._spaces([])]
         loops = _Search(_SpaceTask(task, Sketch(task.compute_dag, task.target)))
         own = OwnSpace.of(task.compute_dag, task.target)
         return [loops] if own is None else [Descent(_SpaceTask(task, own)), loops]

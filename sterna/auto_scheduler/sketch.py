@@ -45,7 +45,7 @@ class Sketch:
         """The loops of a point, or while the space is collected of its first point."""
         state, epilogues = self.dag.init_state, self._epilogues()
         for op in reversed([op for op in self.dag.ops if isinstance(op, ComputeOp)]):
-            if self._is_inlined(op):
+            if self.is_inlined(op):
                 state.compute_inline(op)
             elif op.reduce_axis:
                 self._reduction(state, op, config)
@@ -63,7 +63,7 @@ class Sketch:
     def _epilogue_of(self, op: Operation) -> Operation | None:
         """What follows a reduction element by element and is the only one that reads it."""
         readers = self.readers[op]
-        if len(readers) != 1 or self._is_inlined(readers[0]) or readers[0].reduce_axis:
+        if len(readers) != 1 or self.is_inlined(readers[0]) or readers[0].reduce_axis:
             return None
         (reader,) = readers
         sums: list[Operation] = [
@@ -74,7 +74,8 @@ class Sketch:
             other is not op and other.reduce_axis for other in sums
         ) else None
 
-    def _is_inlined(self, op: Operation) -> bool:
+    def is_inlined(self, op: Operation) -> bool:
+        """Whether it is computed where it is read."""
         if op in self.dag.outputs or op.reduce_axis:
             return False
         into_sums = any(reader.reduce_axis for reader in self.readers[op])

@@ -27,13 +27,21 @@ class Step:
 
 @dataclass(frozen=True)
 class Split(Step):
-    """A loop in several; lengths are of the inner ones, or with inner_to_outer=0 of the outer."""
+    """A loop in several; lengths are of the inner ones, or with inner_to_outer=0 of the outer.
+
+    A length that a sketch leaves open is None, and counts as 1 until a search fills it in.
+    """
 
     code = "SP"
     loop: int
     extent: int | None
-    lengths: tuple[int, ...]
+    lengths: tuple[int | None, ...]
     inner_to_outer: int = 1
+
+    @property
+    def sizes(self) -> list[int]:
+        """The lengths, with 1 for those that are open."""
+        return [1 if length is None else length for length in self.lengths]
 
 
 @dataclass(frozen=True)
@@ -175,6 +183,7 @@ _CHECKS: dict[str, Callable[[Any], bool]] = {
     "int | None": lambda v: v is None or type(v) is int,
     "str": lambda v: isinstance(v, str),
     "tuple[str, ...]": lambda v: isinstance(v, list) and all(type(each) is str for each in v),
+    "tuple[int | None, ...]": lambda v: isinstance(v, list) and all(type(n) is int for n in v),
     "tuple[int, ...]": lambda v: isinstance(v, list) and all(type(each) is int for each in v),
 }
 

@@ -4,8 +4,19 @@ Templates are the user's own schedules of tensor expressions. The tasks of a net
 whose knobs are the questions that `sterna.schedule.choose` answers.
 """
 
-from sterna.autotvm import callback, dispatch, layers, measure, record, space, task, tophub, tuner
-from sterna.autotvm.dispatch import apply_history_best
+from sterna.autotvm import (
+    callback,
+    dispatch,
+    graph_tuner,
+    layers,
+    measure,
+    record,
+    space,
+    task,
+    tophub,
+    tuner,
+)
+from sterna.autotvm.dispatch import FallbackContext, apply_graph_best, apply_history_best
 from sterna.autotvm.layers import extract_from_program
 from sterna.autotvm.measure import (
     LocalBuilder,
@@ -27,10 +38,10 @@ from sterna.autotvm.tuner import (
 )
 
 __all__ = [
-    "ConfigEntity", "ConfigSpace", "DropletTuner", "GATuner", "GridSearchTuner",
-    "InstantiationError", "LocalBuilder", "LocalRunner", "MeasureErrorNo", "MeasureInput",
-    "MeasureResult", "RPCRunner", "RandomTuner", "XGBTuner", "apply_fixed_config",
-    "apply_history_best", "callback", "create", "dispatch", "extract_from_program", "get_config",
-    "layers", "measure", "measure_option", "record", "space", "task", "template", "tophub",
-    "tuner",
+    "ConfigEntity", "ConfigSpace", "DropletTuner", "FallbackContext", "GATuner",
+    "GridSearchTuner", "InstantiationError", "LocalBuilder", "LocalRunner", "MeasureErrorNo",
+    "MeasureInput", "MeasureResult", "RPCRunner", "RandomTuner", "XGBTuner",
+    "apply_fixed_config", "apply_graph_best", "apply_history_best", "callback", "create",
+    "dispatch", "extract_from_program", "get_config", "graph_tuner", "layers", "measure",
+    "measure_option", "record", "space", "task", "template", "tophub", "tuner",
 ]

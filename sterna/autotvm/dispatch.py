@@ -7,7 +7,7 @@ from typing import Any
 
 from sterna.autotvm.layers import LAYER, answers_of_config
 from sterna.autotvm.record import Record, best_records, load_from_file
-from sterna.autotvm.space import Config
+from sterna.autotvm.space import Config, FallbackConfigEntity
 from sterna.autotvm.template import Workload, looking_up
 from sterna.schedule.choose import answering
 from sterna.target import Target
@@ -31,6 +31,21 @@ def apply_history_best(records: Any) -> Iterator[None]:
 
     with answering(answers), looking_up(lookup):
         yield
+
+
+apply_graph_best = apply_history_best
+
+
+class FallbackContext:
+    """Templates inside of a with block get their first candidates, whatever is known outside."""
+
+    def __enter__(self) -> "FallbackContext":
+        self._lookup = looking_up(lambda _, workload: FallbackConfigEntity())
+        self._lookup.__enter__()
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        self._lookup.__exit__(*reason)
 
 
 def _records(given: Any) -> Iterable[Record]:

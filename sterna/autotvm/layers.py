@@ -12,7 +12,8 @@ from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.relay.expr import Function
 from sterna.relay.random_inputs import random_inputs
-from sterna.target import Target
+from sterna.target import Target, is_microcontroller
+from sterna.tune.board import questions_of
 from sterna.tune.measure import Measured
 from sterna.tune.network import Questions
 from sterna.tune.tuner import network_inputs
@@ -23,20 +24,41 @@ TIMEOUT = 300.0
 
 
 class NetworkWorker:
-    """The process that builds and times a network, shared by the tasks of its layers."""
+    """The processes that build and time a network, shared by the tasks of its layers."""
 
     def __init__(self, mod: IRModule, params: Mapping[str, Any], target: Target) -> None:
-        self._folder = tempfile.TemporaryDirectory(prefix="autotvm-")
-        folder = Path(self._folder.name)
-        inputs = random_inputs(network_inputs(mod, params))
-        level = max(3, PassContext.current().opt_level)
-        write_network(folder, mod, params, target, inputs, level)
-        self.worker = Worker(folder)
-        self.questions: Questions = self.compare({}, 0.0).questions
+        self.mod, self.params, self.target = mod, params, target
+        self.level = max(3, PassContext.current().opt_level)
+        self._folders: list[tempfile.TemporaryDirectory[str]] = []
+        self._workers: dict[str | None, Worker] = {}
+        self.questions: Questions = (
+            questions_of(mod, params, target, self.level) if is_microcontroller(target)
+            else self.compare({}, 0.0).questions
+        )
 
-    def compare(self, answers: Mapping[str, str], seconds: float) -> Measured:
-        """The network with answers beside the one without."""
-        return self.worker.compare({}, answers, seconds, TIMEOUT)
+    def compare(
+        self, answers: Mapping[str, str], seconds: float, board: str | None = None
+    ) -> Measured:
+        """The network with answers beside the one without, here or as firmware for a board."""
+        if board is None and is_microcontroller(self.target):
+            raise ValueError(
+                f"{self.target} does not run here; LocalRunner(module_loader=micro."
+                'AutoTvmModuleLoader("baremetal", {"board": "mps2_an386"})) names a board'
+            )
+        if board not in self._workers:
+            self._folders.append(tempfile.TemporaryDirectory(prefix="autotvm-"))
+            folder = Path(self._folders[-1].name)
+            inputs = random_inputs(network_inputs(self.mod, self.params))
+            write_network(folder, self.mod, self.params, self.target, inputs, self.level,
+                          board=board)
+            self._workers[board] = Worker(folder)
+        return self._workers[board].compare({}, answers, seconds, TIMEOUT)
+
+    def close(self) -> None:
+        """End the processes."""
+        for worker in self._workers.values():
+            worker.close()
+        self._workers = {}
 
 
 class LayerTask:
@@ -64,9 +86,9 @@ class LayerTask:
         """A layer has no schedule apart from its network."""
         raise TypeError(f"the layer {self.scope} is built with its network, by relay.build")
 
-    def seconds(self, config: ConfigEntity) -> list[float]:
+    def seconds(self, config: ConfigEntity, board: str | None = None) -> list[float]:
         """What the layer takes with these answers, inside of its network."""
-        found = self.network.compare(answers_of_config(self.scope, config), 0.2)
+        found = self.network.compare(answers_of_config(self.scope, config), 0.2, board)
         times = found.layers.get(self.scope)
         return [fmean(found.total.challenger)] if times is None else list(times.challenger)
 

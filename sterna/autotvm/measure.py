@@ -18,6 +18,7 @@ from sterna.autotvm.run_process import RunProcess, Workbench
 from sterna.autotvm.space import ConfigEntity, InstantiationError
 from sterna.autotvm.template import Task
 from sterna.driver import build
+from sterna.micro.module_loader import AutoTvmModuleLoader, autotvm_build_func
 from sterna.support.classic import classic_names
 from sterna.tune.measure import RemoteDevice
 from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
@@ -74,8 +75,10 @@ class LocalBuilder:
     runtime: Any = None
 
     def __post_init__(self) -> None:
-        if self.build_func != "default":
-            raise ValueError("configurations are built by tvm.build; build_func is default")
+        known = self.build_func == "default" or self.build_func is autotvm_build_func
+        if not known:
+            raise ValueError("configurations are built by tvm.build, and for boards as firmware; "
+                             "build_func is default or micro.autotvm_build_func")
 
 
 @dataclass
@@ -116,6 +119,12 @@ class RPCRunner:
         """The device that is asked for."""
         return RemoteDevice(self.host, self.port, self.key, max(1, round(self.timeout)),
                             self.priority)
+
+
+def board_of(runner: LocalRunner | RPCRunner) -> str | None:
+    """The board that a runner's loader names."""
+    loader = runner.module_loader
+    return loader.board if isinstance(loader, AutoTvmModuleLoader) else None
 
 
 class MeasureOption(NamedTuple):
@@ -166,9 +175,13 @@ class Measurer:
     def _measured(self, config: ConfigEntity) -> tuple[tuple[Any, ...], MeasureErrorNo]:
         if isinstance(self.task, LayerTask):
             try:
-                return tuple(self.task.seconds(config)), MeasureErrorNo.NO_ERROR
+                seconds = self.task.seconds(config, board_of(self.option.runner))
+                return tuple(seconds), MeasureErrorNo.NO_ERROR
             except TrialError as error:
                 return (error,), FAILURES[type(error)]
+        if board_of(self.option.runner) is not None:
+            raise ValueError("boards time layers of networks, not templates: "
+                             "extract_from_program gives such")
         schedule, args = self.task.instantiate(config)
         module = build(schedule, list(args), target=self.task.target, name="measured")
         self._count += 1

@@ -174,7 +174,7 @@ def _compile(graph: Graph, board: Board, options: argparse.Namespace) -> AOTProg
     level = 3 if options.opt_level is None else options.opt_level
     target, tuned = target_of(board), is_tuned(options.model, options.tuned)
     answers = read_tuned(options.model, options.tuned, target).answers if tuned else {}
-    return compile_for(*graph, board, level, {ANSWERS: answers})
+    return compile_for(*graph, board, target, level, {ANSWERS: answers})
 
 
 def _specs(program: AOTProgram) -> list[TensorSpec]:

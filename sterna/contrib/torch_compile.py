@@ -23,6 +23,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch.aot_autograd import make_boxed_func
 
+from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
@@ -38,7 +39,7 @@ from sterna.support.errors import OpNotImplemented
 Tensors = Sequence[Any]
 Graph = Callable[..., Any]
 
-# How many shapes a graph with open extents is compiled for; further ones run as PyTorch runs them.
+# How many shapes are kept of a graph with open extents that no program serves.
 MOST_SHAPES = 32
 
 
@@ -85,17 +86,23 @@ def sterna(
 # ---- one graph for many shapes ----
 
 
-class _PerShape:
-    """A graph that is compiled for every shape that it meets, and when a weight was changed.
+class _Compiled:
+    """A graph that is compiled when it is first called, and when a weight was changed.
 
-    Where no extent is open, torch's guards have seen to the shapes before a call arrives here.
+    Where extents are open, one program over symbols serves all; if there cannot be one, the graph
+    is compiled for every shape that it meets. Where none is open, torch's guards have seen to the
+    shapes before a call arrives here.
     """
 
     def __init__(
-        self, compile_for: Callable[[Tensors], Graph], static: Sequence[int], examples: Tensors
+        self, compile_for: Callable[[Tensors], Graph], static: Sequence[int], examples: Tensors,
+        compile_open: Callable[[Tensors], Graph | None],
     ) -> None:
         self.compile_for, self.static = compile_for, static
+        self.compile_open = compile_open
         self.is_open = any(map(_is_open, examples))
+        self.by_shape = False
+        """Whether extents are open and no program serves them all."""
         self.lock = threading.Lock()
         self.compiled: dict[tuple[Any, ...], Graph] = {}
 
@@ -104,17 +111,30 @@ class _PerShape:
 
     def find(self, inputs: Tensors) -> Graph:
         """The code for inputs of these shapes; any number of threads may ask."""
-        shapes = tuple(map(_shape_key, inputs)) if self.is_open else ()
-        key = (*shapes, *[_version(inputs[place]) for place in self.static])
-        found = self.compiled.get(key)
+        found = self.compiled.get(self._key(inputs))
         if found is not None:
             return found
         with self.lock:
+            key = self._key(inputs)
             if key not in self.compiled:
+                made = self._made(inputs)
+                key = self._key(inputs)
                 if len(self.compiled) >= MOST_SHAPES:
                     self.compiled.pop(next(iter(self.compiled)))
-                self.compiled[key] = self.compile_for(inputs)
+                self.compiled[key] = made
             return self.compiled[key]
+
+    def _key(self, inputs: Tensors) -> tuple[Any, ...]:
+        shapes = tuple(map(_shape_key, inputs)) if self.by_shape else ()
+        return (*shapes, *[_version(inputs[place]) for place in self.static])
+
+    def _made(self, inputs: Tensors) -> Graph:
+        if self.is_open and not self.by_shape:
+            made = self.compile_open(inputs)
+            if made is not None:
+                return made
+            self.by_shape = True
+        return self.compile_for(inputs)
 
 
 def _is_open(value: Any) -> bool:
@@ -150,10 +170,24 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
             partial(graph_of_exported, exported, inputs, static),
         )
 
-    made = _PerShape(compile_for, static, example_inputs)
+    def compile_open(inputs: Tensors) -> Graph | None:
+        exported = export_open(gm, inputs)
+        if exported is None:
+            return None
+        return _open_program(read_exported(exported), inputs, static, options)
+
+    made = _Compiled(compile_for, static, example_inputs, compile_open)
     if not made.is_open:
         made.find(example_inputs)
     return made
+
+
+def _open_program(
+    program: Program, inputs: Tensors, static: Sequence[int], options: Options
+) -> Graph | None:
+    """The code of a program over symbols; None where something in it needs known extents."""
+    made = _runner(program, inputs, static, partial(_build_open, options=options), is_open=True)
+    return made if made.model is None or getattr(made.model, "is_symbolic", False) else None
 
 
 def _or_parts(
@@ -162,7 +196,7 @@ def _or_parts(
 ) -> Graph:
     """A program's code; where something has no converter, that of the parts around it."""
     try:
-        return _compiled_program(read(), inputs, static, options)
+        return _runner(read(), inputs, static, partial(_build, options=options))
     except OpNotImplemented as error:
         if not options.fallback:
             raise
@@ -180,29 +214,33 @@ def _part(module: Any, inputs: Tensors, constants: Sequence[int], *, options: Op
     )
 
 
-def _compiled_program(
-    program: Program, inputs: Tensors, static: Sequence[int], options: Options
-) -> Graph:
-    """A program's code over tensors; those at static places become constants, as numbers do."""
+def _runner(
+    program: Program, inputs: Tensors, static: Sequence[int],
+    build: Callable[[Program], CompiledModel | None], is_open: bool = False,
+) -> "_Runner":
+    """A program's code over tensors; those at static places become constants, as numbers do.
+
+    Numbers of an open program are extents of its tensors.
+    """
     changed = {output.target for output in program.outputs if output.kind == "input"}
     places = _places(program, inputs)
     frozen = [
         one.name for one in program.inputs
-        if one.is_number or (places[one.name] in static and one.name not in changed)
+        if (one.is_number and not is_open)
+        or (places.get(one.name) in static and one.name not in changed)
     ]
     weights = [Weight(name, name, partial(_held, inputs[places[name]])) for name in frozen]
     plain = replace(
         program,
         inputs=[
-            replace(one, shape=tuple(inputs[places[one.name]].shape))
+            one if is_open else replace(one, shape=tuple(inputs[places[one.name]].shape))
             for one in program.inputs if one.name not in frozen
         ],
         weights=[*program.weights, *weights],
         outputs=[replace(output, kind="result") for output in program.outputs],
     )
-    return _Runner(
-        _build(plain, options), [places[one.name] for one in plain.inputs], program.outputs, places
-    )
+    tensors = [places[one.name] for one in plain.inputs if not one.is_number]
+    return _Runner(build(plain), tensors, program.outputs, places)
 
 
 def _places(program: Program, inputs: Tensors) -> dict[str, int]:
@@ -233,6 +271,15 @@ def _build(program: Program, options: Options) -> CompiledModel | None:
         module, options.target, opt_level=options.opt_level, precision=options.precision
     )
     return made
+
+
+def _build_open(program: Program, options: Options) -> CompiledModel | None:
+    """The program over symbols; None for one that computes nothing."""
+    if not any(output.value is not None for output in program.outputs):
+        return None
+    return compile_model(
+        program, options.target, opt_level=options.opt_level, precision=options.precision
+    )
 
 
 class _Runner:
@@ -294,7 +341,10 @@ def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -
             partial(read_fx, gm), inputs, (), gm.forward, options, lambda: whole
         )
 
-    made = _PerShape(compile_for, (), example_inputs)
+    def compile_open(inputs: Tensors) -> Graph | None:
+        return _open_program(read_fx(gm), inputs, (), options)
+
+    made = _Compiled(compile_for, (), example_inputs, compile_open)
     if not made.is_open:
         made.find(example_inputs)
     return make_boxed_func(made)  # type: ignore[no-any-return]

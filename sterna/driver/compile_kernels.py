@@ -17,6 +17,7 @@ from sterna.relay.expr import Function
 from sterna.schedule.choose import answers_now
 from sterna.schedule.config import ANSWERS
 from sterna.support.cache import Cache
+from sterna.support.errors import HostOnlyError
 from sterna.support.progress import Stage, stage
 from sterna.target import Target, host_of, machine_of
 from sterna.target.kind import registered
@@ -31,25 +32,33 @@ START_SECONDS = 1.0
 
 def compile_kernels(
     functions: dict[str, Function], target: Target, packed: bool = True,
-    shares: Mapping[str, Pairs] | None = None,
+    shares: Mapping[str, Pairs] | None = None, refused: dict[str, str] | None = None,
 ) -> dict[str, CompiledKernel]:
-    """Each kernel by its name; packed: with a packed function around it; shares: see kernel.py."""
+    """Each kernel by its name; packed: with a packed function around it; shares: see kernel.py.
+
+    refused: takes those that the target's device cannot run, and why; without it that is an error.
+    """
     with stage("compile kernels", len(functions)) as at:
-        made = _made(functions, target, packed, shares or {}, at)
-        return {name: CompiledKernel.from_bytes(made[name]) for name in functions}
+        made = _made(functions, target, packed, shares or {}, refused, at)
+        return {name: CompiledKernel.from_bytes(made[name]) for name in functions if made[name]}
 
 
 def _made(
     functions: dict[str, Function], target: Target, packed: bool, shares: Mapping[str, Pairs],
-    at: Stage,
+    refused: dict[str, str] | None, at: Stage,
 ) -> dict[str, bytes]:
-    """The kernels as bytes, made under the current settings."""
+    """The kernels as bytes, made under the current settings; nothing for those that are refused."""
     settings = _settings()
 
     def compile_here(name: str) -> bytes:
         at.begin(name)
         pairs = shares.get(name, ())
-        content = compile_kernel(name, functions[name], target, packed, pairs).to_bytes()
+        try:
+            content = compile_kernel(name, functions[name], target, packed, pairs).to_bytes()
+        except HostOnlyError as error:
+            if refused is None:
+                raise
+            refused[name], content = str(error), b""
         at.end(name)
         return content
 
@@ -69,7 +78,8 @@ def _made(
         at.end(name)
     missing = [name for name in functions if name not in done]
     for name, content in _compile_all(missing, requests, compile_here, at).items():
-        cache.put(keys[name], content)
+        if content:
+            cache.put(keys[name], content)
         done[name] = content
     if missing:
         cache.trim()

@@ -13,7 +13,7 @@ from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
 from sterna.support.collection import without_collection
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target, processor_of
+from sterna.target import Target, plain_of, processor_of
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.tir import pipeline
 from sterna.tir.in_place import Overlap, let_take_over
@@ -21,6 +21,7 @@ from sterna.tir.passes.in_one_thread import in_one_thread
 from sterna.tir.passes.lift_allocations import lift_allocations
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import PrimFunc
+from sterna.tir.threads import PLAIN
 
 Pairs = Sequence[tuple[int, int]]
 
@@ -93,11 +94,22 @@ def annotated_functions(
         processor = processor_of(target)
         lowered = lower_kernel(function, name, processor, target)
         loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
+        loops = _with_plain(loops, name, function, target)
         functions = [loops, make_packed(loops, lowered.arguments)] if packed else [_open(loops)]
         predicted = predict(function, loops, processor)
         notes = _notes(lowered, loops, predicted, time.perf_counter() - start)
         pairs = [(pair.source, pair.target) for pair in allowed if pair.lead == 0]
         return functions, replace(notes, take_over=pairs)
+
+
+def _with_plain(loops: PrimFunc, name: str, function: Function, target: Target) -> PrimFunc:
+    """Loops of a GPU with those for others that cannot run its code, where the target asks so."""
+    other = plain_of(target)
+    if other is None:
+        return loops
+    lowered = lower_kernel(function, f"{name}_plain", processor_of(other), other)
+    attrs = {**loops.attrs, PLAIN: pipeline.run(lowered.function)}
+    return PrimFunc(loops.name, loops.params, loops.buffers, loops.body, attrs)
 
 
 def _sharing(

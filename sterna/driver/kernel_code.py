@@ -2,15 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from sterna.codegen.code import Code
+from sterna.codegen.device import LaunchedKernel
 from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.kernel import KernelNotes, Pairs, annotated_functions, kernel_functions
 from sterna.lowering.entry import declare
 from sterna.relay.expr import Function
 from sterna.support.progress import stage
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target
+from sterna.target import Target, is_gpu
 from sterna.target.code_generator import KernelCodeGenerator
 from sterna.tir.stmt import PrimFunc
 
@@ -37,6 +39,8 @@ class Kernels:
     """Those that were compiled by themselves."""
     loops: list[PrimFunc]
     """Those that are compiled together."""
+    refused: dict[str, str]
+    """Those that the device cannot run, and why; the host's processor is left to run them."""
 
     def code(self, name: str, main: Sequence[PrimFunc] = ()) -> Code:
         """The code of all; main: functions that call them, and the packed ones around these."""
@@ -55,11 +59,13 @@ class Kernels:
                 own = main[0].name
                 compiled[own] = generator.compile_kernel(functions, target, own)
 
-        def text(form: str) -> str:
-            loops = [*_all_loops(self.made_from), *main]
-            return generator.compile(loops, target, name).source(form)
+        return generator.link(compiled, target, partial(self.text, name, main))
 
-        return generator.link(compiled, target, text)
+    def text(self, name: str, main: Sequence[PrimFunc], form: str) -> str:
+        """All in one of the forms of their code generator."""
+        target = self.made_from.target
+        loops = [*_all_loops(self.made_from), *main]
+        return target.kind.code_generator().compile(loops, target, name).source(form)
 
 
 def make_kernels(
@@ -68,9 +74,12 @@ def make_kernels(
     """The kernels of a graph, compiled as far as each is by itself."""
     asked = KernelSet(functions, target, packed, shares)
     if isinstance(target.kind.code_generator(), KernelCodeGenerator):
-        made = compile_kernels(functions, target, packed, shares)
+        refused: dict[str, str] = {}
+        can_refuse = refused if packed and is_gpu(target) else None
+        made = compile_kernels(functions, target, packed, shares, can_refuse)
         notes = {name: kernel.notes for name, kernel in made.items()}
-        return Kernels(asked, notes, {name: kernel.content for name, kernel in made.items()}, [])
+        compiled = {name: kernel.content for name, kernel in made.items()}
+        return Kernels(asked, notes, compiled, [], refused)
     loops, notes = [], {}
     with stage("compile kernels", len(functions)) as at:
         for name, function in functions.items():
@@ -79,7 +88,28 @@ def make_kernels(
             found, notes[name] = annotated_functions(name, function, target, packed, pairs)
             loops += found
             at.end(name)
-    return Kernels(asked, notes, {}, loops)
+    return Kernels(asked, notes, {}, loops, {})
+
+
+def joined_code(on_device: Kernels, on_host: Kernels, name: str) -> Code:
+    """The code of kernels of a GPU and of the processor that launches them, as one module."""
+    target, host = on_device.made_from.target, on_host.made_from.target
+    generator, own = target.kind.code_generator(), host.kind.code_generator()
+    if not isinstance(generator, KernelCodeGenerator) or not isinstance(own, KernelCodeGenerator):
+        raise ValueError(
+            f"the processor beside a GPU is compiled for llvm, not for {host.kind.name}"
+        )
+    if generator.triple(target) != own.triple(host):
+        raise ValueError(
+            f"the target {host} is for {own.triple(host)}, and {target} is launched by a host of "
+            f"{generator.triple(target)}; give both the same"
+        )
+    hosted = {n: LaunchedKernel(code, ()).to_bytes() for n, code in on_host.compiled.items()}
+
+    def text(form: str) -> str:
+        return "\n".join(part.text(name, (), form) for part in (on_host, on_device))
+
+    return generator.link({**on_device.compiled, **hosted}, target, text)
 
 
 def _all_loops(kernels: KernelSet) -> list[PrimFunc]:

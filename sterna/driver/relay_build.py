@@ -7,17 +7,13 @@ from typing import Any, overload
 
 from sterna.driver.aot_factory import AOTProgram, build_aot
 from sterna.driver.aot_options import aot_options
+from sterna.driver.device_kernels import GraphKernels, compile_parts
+from sterna.driver.device_parts import is_planned, optimize_parts, passes_for
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.driver.kernel import KernelNotes
-from sterna.driver.kernel_code import make_kernels
-from sterna.ir.module import OUTPUT_NAMES, IRModule
-from sterna.ir.transform import Sequential
-from sterna.lowering.graph import Graph, is_view, make_graph
+from sterna.ir.module import IRModule
+from sterna.lowering.graph import Graph
 from sterna.lowering.lower_kernel import scope_of
-from sterna.lowering.order import order_steps
-from sterna.lowering.storage import in_place_candidates
-from sterna.lowering.unique_kernels import unique_kernels
-from sterna.relay import pipeline
 from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Function
 from sterna.relay.passes.bind_params import bind_params
@@ -25,7 +21,7 @@ from sterna.schedule.choose import Scope, deciding
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
 from sterna.target import Target, is_gpu, processor_of
-from sterna.tir.wanted_array import CPU
+from sterna.target.compilation_config import CompilationConfig, make_compilation_config
 
 
 @overload
@@ -69,33 +65,29 @@ def build(
 ) -> GraphExecutorFactoryModule | AOTProgram:
     """Compile a network for a target; the parameters become part of it."""
     chosen, around = Executor.of(executor, "graph"), Runtime.of(runtime, "cpp")
-    wanted = find_target(target, target_host)
+    config = find_config(target, target_host)
+    wanted = config.main
     options = aot_options(chosen, around, wanted, workspace_memory_pools, constant_memory_pools)
-    if options is not None and is_gpu(wanted):
+    if options is not None and (is_gpu(wanted) or not config.is_one):
         raise ValueError(
             f"ahead-of-time code runs on processors; for the target {wanted.kind.name} build with "
             'the graph executor, Executor("graph")'
         )
     with stage("optimize the graph"), wanted, deciding("graph") as decided:
-        mod, _ = optimize(ir_mod, wanted, params)
-    main = mod["main"]
+        mod, _ = optimize(ir_mod, config, params)
     prefix = f"tvmgen_{mod_name}"
-    with stage("order the steps"):
-        kernels = unique_kernels(main, prefix)
-        graph = order_steps(make_graph(main, kernels, mod.attrs.get(OUTPUT_NAMES, ())))
-    needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     if options is not None:
-        return build_aot(needed, graph, mod_name, wanted, options, mod)
-    shares = {} if is_gpu(wanted) else in_place_candidates(graph)
-    made = make_kernels(needed, wanted, True, shares)
-    code, notes = made.code(prefix), _with_decisions(made.notes, needed, decided)
+        found = GraphKernels.of(mod, prefix, config.fallback)
+        return build_aot(found.functions, found.graph, mod_name, wanted, options, mod)
+    parts = compile_parts(mod, prefix, config)
+    graph = parts.of.graph
+    notes = _with_decisions(parts.notes, parts.of.functions, decided)
     _note_workspaces(graph, notes)
     with stage("plan memory"):
         take_over = {name: note.take_over for name, note in notes.items()}
-        device = wanted.kind.device_type if is_gpu(wanted) else CPU
-        graph_json = graph.to_json(take_over, processor_of(wanted).threads, device)
+        graph_json = graph.to_json(take_over, processor_of(wanted).threads)
     return GraphExecutorFactoryModule(
-        code, graph_json, graph.params, mod_name, wanted, mod, notes,
+        parts.code(prefix), graph_json, graph.params, mod_name, wanted, parts.of.module, notes,
         links_params=chosen.options["link-params"],
     )
 
@@ -144,26 +136,28 @@ def optimize(
     if params:
         mod = mod.shallow_copy()
         mod["main"] = bind_params(mod["main"], params)
-    wanted = find_target(target, None)
-    with wanted:
-        # What processors like is no concern of other devices: weights stay the model's.
-        processor = processor_of(wanted) if "cpu" in wanted.kind.default_keys else None
-        order = pipeline.passes(processor, wanted, is_gpu(wanted))
-        return Sequential(order, name="relay.build")(mod), {}
+    config = target if isinstance(target, CompilationConfig) else find_config(target, None)
+    with config.main:
+        if is_planned(mod, config):
+            return optimize_parts(mod, config), {}
+        return passes_for(config.main)(mod), {}
+
+
+def find_config(target: Any, host: Any) -> CompilationConfig:
+    """The targets that a user means: what is given, else the current one, else this processor."""
+    given = target if target is not None else Target.current(allow_none=True)
+    config = make_compilation_config(None, "llvm" if given is None else given, host)
+    for each in config.by_device.values():
+        each.kind.code_generator()
+    return config
 
 
 def find_target(target: Any, host: Any) -> Target:
-    """The target that a user means: what is given, else the current one, else this processor."""
-    if isinstance(target, Mapping):
-        if len(target) != 1:
-            raise ValueError("one graph runs on one target; give a single one")
-        target = next(iter(target.values()))
-    wanted = Target(target) if target is not None else Target.current(allow_none=True)
-    wanted = wanted or Target("llvm")
-    if host is not None:
-        wanted = wanted.with_host(host)
-    wanted.kind.code_generator()
-    return wanted
+    """The one target that a user means."""
+    config = find_config(target, host)
+    if not config.is_one:
+        raise ValueError("this runs on one target; give a single one")
+    return config.main
 
 
 __getattr__ = classic_names(__name__)

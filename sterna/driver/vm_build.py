@@ -21,7 +21,8 @@ from sterna.lowering.storage import Layout, in_place_candidates
 from sterna.lowering.unique_kernels import Kernels, unique_kernels
 from sterna.lowering.vm_code import Instruction, VMBlock, VMFunction, VMProgram
 from sterna.lowering.vm_compile import compile_functions
-from sterna.relay.expr import Function, Tuple
+from sterna.relay.expr import Call, Function, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.op import call
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.passes.infer_type import infer_type
 from sterna.relay.passes.measure_results import measure_results
@@ -48,11 +49,7 @@ def compile(
     about: text that the program's function "about" gives, for whoever loads it.
     """
     wanted = find_target(target, target_host)
-    if is_gpu(wanted):
-        raise ValueError(
-            f"the virtual machine runs on processors, not on {wanted.kind.name}: compile programs "
-            "with control flow for a processor"
-        )
+    on_gpu = is_gpu(wanted)
     module = prepared(mod, params)
     with stage("take control flow apart"):
         compiled = compile_functions(module)
@@ -60,14 +57,20 @@ def compile(
         blocks, requirements = [], []
         for block in compiled.blocks:
             with collecting() as needs:
-                blocks.append(_optimized(block, wanted))
+                made_block = _optimized(block, wanted)
+                blocks.append(with_own_results(made_block) if on_gpu else made_block)
             requirements.append(needs)
     prefix = f"tvmgen_{mod_name}"
     kernels = _kernels_of(blocks, prefix)
     graphs = [_ordered(make_graph(block, kernels, symbolic=True)) for block in blocks]
+    if on_gpu and any(map(is_open, graphs)):
+        raise ValueError(
+            f"dimensions that only a run tells are for processors, not for {wanted.kind.name}; "
+            "compile the program for shapes that are known"
+        )
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     shares: dict[str, Any] = {}
-    for graph in graphs:
+    for graph in () if on_gpu else graphs:
         for name, pairs in in_place_candidates(graph).items():
             shares[name] = list(dict.fromkeys([*shares.get(name, ()), *pairs]))
     made = make_kernels(needed, wanted, False, shares)
@@ -148,6 +151,37 @@ def _optimized(block: Function, target: Target) -> Function:
         module, _ = optimize(IRModule.from_expr(block), target)
     main: Function = module["main"]
     return main
+
+
+def with_own_results(block: Function) -> Function:
+    """A block of kernels, each of whose results is memory that a kernel of its own writes.
+
+    On a device the host can copy nothing by itself: what is an input, a constant or another result
+    is copied by a kernel.
+    """
+    parts = block.body.fields if isinstance(block.body, Tuple) else (block.body,)
+    seen: set[tuple[int, int]] = set()
+    made: list[RelayExpr] = []
+    for part in parts:
+        owner: RelayExpr = part
+        index = -1
+        while True:
+            if isinstance(owner, TupleGetItem):
+                index, owner = owner.index, owner.tuple_value
+            elif isinstance(owner, Call) and isinstance(owner.op, Function) and is_view(owner.op):
+                (owner,) = owner.args
+            else:
+                break
+        is_own = isinstance(owner, Call) and (id(owner), index) not in seen
+        seen.add((id(owner), index))
+        made.append(part if is_own else _copied(part))
+    body = Tuple(tuple(made)) if isinstance(block.body, Tuple) else made[0]
+    return Function(block.params, body, None, block.type_params, block.attrs)
+
+
+def _copied(part: RelayExpr) -> RelayExpr:
+    param = Var("p0", part.checked_type)
+    return Call(Function((param,), call("copy", param), attrs={"Primitive": 1}), (part,))
 
 
 def _kernels_of(blocks: list[Function], prefix: str) -> Kernels:

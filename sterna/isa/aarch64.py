@@ -42,7 +42,7 @@ AARCH64 = InstructionSet(
         Level("dotprod", "-mcpu=generic -mattr=+dotprod,+fullfp16"),
         Level("i8mm", "-mcpu=generic -mattr=+dotprod,+fullfp16,+i8mm"),
     ),
-    registers=(VectorRegisters(("neon",), bits=128, count=32),),
+    registers=(VectorRegisters(("neon",), bits=128, count=32, divides_float64=True),),
     operand_registers=4,
     cores=CORES,
     fused_multiply_add=(Capability(),),

@@ -35,6 +35,8 @@ class VectorRegisters(Capability):
 
     bits: int = 0
     count: int = 0
+    divides_float64: bool = False
+    """Whether one instruction divides all the float64 in them."""
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)

@@ -50,6 +50,9 @@ class Core:
     l1_kib: int | None = None
     l2_kib: int | None = None
     throughput: Throughput = COMMON
+    instruction_order: str = ""
+    """The processor in whose order of instructions LLVM's code runs best here, as measured; empty:
+    its own."""
 
 
 UNKNOWN = Core()

@@ -59,8 +59,8 @@ X86 = InstructionSet(
         ),
     ),
     registers=(
-        VectorRegisters(("avx512f",), bits=512, count=32),
-        VectorRegisters(("avx",), bits=256, count=16),
+        VectorRegisters(("avx512f",), bits=512, count=32, divides_float64=True),
+        VectorRegisters(("avx",), bits=256, count=16, divides_float64=True),
         VectorRegisters(("sse",), bits=128, count=16),
         VectorRegisters(bits=0, count=16),
     ),

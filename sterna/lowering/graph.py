@@ -1,9 +1,10 @@
 """The graph executor's JSON: nodes in order of execution, their entries, shapes and storage.
 
 The form is the classic graph JSON: "null" nodes are inputs and parameters, "tvm_op" nodes call
-kernels, and an entry is a node's output. Three attributes are our own: storage_offset says where an
-entry lies in one arena of arena_bytes, so that storage is planned at its live ranges' bound, and
-output_names says what the model calls its outputs.
+kernels or copy to another device, and an entry is a node's output. Three attributes are our own:
+storage_offset says where an entry lies in one arena of arena_bytes, or in a storage that is the
+arena of another device, so that storage is planned at its live ranges' bound, and output_names says
+what the model calls its outputs.
 """
 
 import json
@@ -14,13 +15,17 @@ from typing import Any
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.lowering.check_packed import check_packed
-from sterna.lowering.storage import Layout, plan_storage
+from sterna.lowering.device_storage import plan_devices_storage
+from sterna.lowering.storage import Layout
 from sterna.lowering.unique_kernels import Kernels
 from sterna.lowering.work import bytes_of_all, work_of
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
-from sterna.relay.op import record_of
+from sterna.relay.op import is_call_of, record_of
+from sterna.relay.placed import DEVICE, source
 from sterna.relay.traverse import not_primitive, post_order
 from sterna.runtime import NDArray
+
+CPU = 1
 
 # An output of a node, by the numbers of both.
 Entry = tuple[int, int]
@@ -35,6 +40,8 @@ class Node:
     inputs: list[Entry]
     types: list[TensorType]
     attrs: dict[str, str] = field(default_factory=dict)
+    device: int = CPU
+    """DLPack's number of the kind of device that its outputs lie on."""
 
     @property
     def is_view(self) -> bool:
@@ -54,21 +61,19 @@ class Graph:
     output_names: Sequence[str] = ()
     """What the model calls its outputs; empty if it has no names for them."""
     arena_bytes: int = 0
+    """What lies between the kernels, on all devices together."""
 
     def to_json(
         self, take_over: Mapping[str, Sequence[tuple[int, int]]] | None = None, threads: int = 1,
-        device_type: int = 1,
     ) -> str:
-        """The graph in the form that executors read; take_over and threads: see Layout.
-
-        device_type: DLPack's number of the device that it runs on.
-        """
+        """The graph in the form that executors read; take_over and threads: see Layout."""
         first = [0]
         for node in self.nodes:
             first.append(first[-1] + len(node.types))
         kinds = [kind for node in self.nodes for kind in node.types]
-        plan = plan_storage(self, Layout(take_over=take_over or {}, threads=threads))
-        self.arena_bytes = plan.arena_bytes
+        devices = [node.device for node in self.nodes for _ in node.types]
+        plan = plan_devices_storage(self, Layout(take_over=take_over or {}, threads=threads))
+        self.arena_bytes = sum(plan.arenas.values())
         names = {OUTPUT_NAMES: ["list_str", list(self.output_names)]} if self.output_names else {}
         return json.dumps({
             "nodes": [_node_json(node) for node in self.nodes],
@@ -76,10 +81,10 @@ class Graph:
             "heads": [[node, index, 0] for node, index in self.heads],
             "attrs": {
                 "dltype": ["list_str", [str(kind.dtype) for kind in kinds]],
-                "device_index": ["list_int", [device_type] * len(kinds)],
+                "device_index": ["list_int", devices],
                 "storage_id": ["list_int", plan.storage_ids],
                 "storage_offset": ["list_int", plan.offsets],
-                "arena_bytes": ["int", plan.arena_bytes],
+                "arena_bytes": ["int", plan.first_arena],
                 "shape": ["list_shape", [list(kind.concrete_shape) for kind in kinds]],
                 **names,
             },
@@ -96,32 +101,39 @@ def _node_json(node: Node) -> dict[str, Any]:
 
 
 def make_graph(
-    main: Function, kernels: Kernels, output_names: Sequence[str] = (), symbolic: bool = False
+    main: Function, kernels: Kernels, output_names: Sequence[str] = (), symbolic: bool = False,
+    device: int = CPU,
 ) -> Graph:
     """The graph of a fused function, whose packed weights are what its kernels can trust.
 
     symbolic: whether extents may be symbols, which a compiled function is told; the executor of
-    graphs knows all extents.
+    graphs knows all extents. device: that of kernels that are not marked with another.
     """
     check_packed(main)
-    graph = _Maker(kernels, symbolic).run(main)
+    graph = _Maker(kernels, symbolic, device).run(main)
     if len(output_names) == len(graph.heads):
         graph.output_names = output_names
     return graph
 
 
 class _Maker:
-    def __init__(self, kernels: Kernels, symbolic: bool) -> None:
-        self.kernels, self.symbolic = kernels, symbolic
+    def __init__(self, kernels: Kernels, symbolic: bool, device: int) -> None:
+        self.kernels, self.symbolic, self.device = kernels, symbolic, device
         self.graph = Graph([], [], [], {})
         self.entries: dict[int, list[Entry]] = {}
-        self.params: dict[int, list[Entry]] = {}
+        self.homes: dict[int, int] = {}
+        """The devices of inputs and constants: those that read them."""
+        self.params: dict[tuple[int, int], list[Entry]] = {}
         self.used: dict[str, int] = {}
 
     def run(self, main: Function) -> Graph:
+        order = post_order(main.body, not_primitive)
+        for expr in order:
+            if isinstance(expr, Call):
+                self.homes.update({id(source(arg)): self._reads_on(expr) for arg in expr.args})
         for param in main.params:
             self.entries[id(param)] = self._input(param.name_hint, param)
-        for expr in post_order(main.body, not_primitive):
+        for expr in order:
             if id(expr) not in self.entries:
                 self.entries[id(expr)] = self._make(expr)
         self.graph.heads = self.entries[id(main.body)]
@@ -138,13 +150,23 @@ class _Maker:
             return self._item(expr)
         if isinstance(expr, Call) and isinstance(expr.op, Function):
             return self._call(expr, expr.op)
+        if isinstance(expr, Call) and is_call_of(expr, "device_copy"):
+            return self._copy(expr)
         what = f"the variable {expr.name_hint}" if isinstance(expr, Var) else type(expr).__name__
         raise ValueError(
             f"the graph executor runs calls of kernels only; the graph holds {what}"
         )
 
+    def _reads_on(self, call: Call) -> int:
+        """The device that a call's operands lie on."""
+        if is_call_of(call, "device_copy"):
+            return int(call.attrs.src_device)  # type: ignore[union-attr]
+        attrs = call.op.attrs if isinstance(call.op, Function) else None
+        return int((attrs or {}).get(DEVICE, self.device))
+
     def _input(self, name: str, expr: RelayExpr) -> list[Entry]:
         entries = []
+        device = self.homes.get(id(expr), self.device)
         kinds = flatten_type(expr.checked_type)
         for place, kind in enumerate(kinds):
             if not kind.is_static and not self.symbolic:
@@ -152,13 +174,13 @@ class _Maker:
                     f"the input {name} has the type {kind!r}; the graph executor needs every "
                     "dimension: say which sizes to compile for with shape="
                 )
-            entries.append(self._add(Node(name if len(kinds) == 1 else f"{name}.{place}", "null",
-                                          [], [kind])))
+            own = name if len(kinds) == 1 else f"{name}.{place}"
+            entries.append(self._add(Node(own, "null", [], [kind], device=device)))
             self.graph.inputs.append(entries[-1][0])
         return entries
 
     def _constant(self, expr: Constant) -> list[Entry]:
-        key = id(expr.data)
+        key = id(expr.data), self.homes.get(id(expr), self.device)
         if key not in self.params:
             name = f"p{len(self.params)}"
             while name in self.used:
@@ -197,8 +219,21 @@ class _Maker:
             **({"spared_flops": str(work.spared_flops), "way": work.way} if work.way else {}),
             **_sources(function),
         }
-        node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs))
+        node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs, self._reads_on(call)))
         return [(node, place) for place in range(len(kinds))]
+
+    def _copy(self, call: Call) -> list[Entry]:
+        """A node that takes a value to another device."""
+        (inputs,) = (self.entries[id(arg)] for arg in call.args)
+        size = bytes_of_all(call.checked_type)
+        attrs = {
+            "num_outputs": "1", "num_inputs": "1", "flatten_data": "0", "func_name": "__copy",
+            "bytes": str(2 * size), "written_bytes": str(size),
+            **({"sources": json.dumps([call.span])} if call.span else {}),
+        }
+        device = int(call.attrs.dst_device)  # type: ignore[union-attr]
+        kinds = flatten_type(call.checked_type)
+        return [self._add(Node("device_copy", "tvm_op", inputs, kinds, attrs, device))]
 
     def _add(self, node: Node) -> Entry:
         base = node.name

@@ -140,7 +140,7 @@ def _reordered(graph: Graph, order: list[int]) -> Graph:
 
     def moved(node: Node) -> Node:
         inputs = [(place[number], index) for number, index in node.inputs]
-        return Node(node.name, node.op, inputs, node.types, node.attrs)
+        return Node(node.name, node.op, inputs, node.types, node.attrs, node.device)
 
     return Graph(
         [moved(graph.nodes[number]) for number in order],

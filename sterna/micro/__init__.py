@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         UnsupportedInModelLibraryFormatError,
         export_model_library_format,
     )
+    from sterna.micro.module_loader import AutoTvmModuleLoader, autotvm_build_func
     from sterna.micro.project import (
         GeneratedProject,
         TemplateProject,
@@ -24,12 +25,14 @@ if TYPE_CHECKING:
     from sterna.micro.transport import Transport
 
 _WHERE = {
+    "AutoTvmModuleLoader": "module_loader",
     "GeneratedProject": "project",
     "Sizes": "firmware_sizes",
     "Session": "session",
     "SessionTerminatedError": "session",
     "TemplateProject": "project",
     "Transport": "transport",
+    "autotvm_build_func": "module_loader",
     "UnsupportedInModelLibraryFormatError": "model_library_format",
     "export_model_library_format": "model_library_format",
     "generate_project": "project",
@@ -41,11 +44,11 @@ _WHERE = {
 _MODULES = ("model_library_format", "project", "project_api", "session", "transport")
 
 __all__ = [
-    "GeneratedProject", "Session", "SessionTerminatedError", "Sizes", "TemplateProject",
-    "Transport",
+    "AutoTvmModuleLoader", "GeneratedProject", "Session", "SessionTerminatedError", "Sizes",
+    "TemplateProject", "Transport",
     "UnsupportedInModelLibraryFormatError",
-    "export_model_library_format", "generate_project", "generate_project_from_mlf",
-    "get_microtvm_template_projects", "project_api", "sizes",
+    "autotvm_build_func", "export_model_library_format", "generate_project",
+    "generate_project_from_mlf", "get_microtvm_template_projects", "project_api", "sizes",
 ]
 
 

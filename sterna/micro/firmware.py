@@ -26,18 +26,27 @@ def target_of(board: Board) -> Target:
 
 
 def compile_for(
-    mod: IRModule, params: Mapping[str, Any], board: Board, opt_level: int = 3,
+    mod: IRModule, params: Mapping[str, Any], board: Board, target: Target, opt_level: int = 3,
     settings: Mapping[str, Any] | None = None,
 ) -> AOTProgram:
     """The network in C; what cannot fit is refused before anything is built."""
-    with PassContext(opt_level=opt_level, config={**SMALL, **(settings or {})}):
-        program = relay_build.build(
-            mod, target=target_of(board), params=params, executor=Executor("aot", C_INTERFACE),
-            runtime=Runtime("crt"),
-        )
+    program = compile_small(mod, params, target, opt_level, settings)
     report = program.memory_report()
     ram = report.workspace_bytes + report.output_bytes
     check_room(board, report.constant_bytes, ram, "the network alone")
+    return program
+
+
+def compile_small(
+    mod: IRModule, params: Mapping[str, Any], target: Target, opt_level: int = 3,
+    settings: Mapping[str, Any] | None = None,
+) -> AOTProgram:
+    """The network in C for microcontrollers of a kind."""
+    with PassContext(opt_level=opt_level, config={**SMALL, **(settings or {})}):
+        program = relay_build.build(
+            mod, target=target, params=params, executor=Executor("aot", C_INTERFACE),
+            runtime=Runtime("crt"),
+        )
     assert isinstance(program, AOTProgram)
     return program
 

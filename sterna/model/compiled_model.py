@@ -16,6 +16,7 @@ from sterna.relay.random_inputs import random_inputs
 from sterna.runtime import Device, Module, cpu, load_module, num_threads
 from sterna.runtime._core import ModelFunction
 from sterna.runtime.debug_executor import GraphModuleDebug
+from sterna.runtime.device import REMOTE_DEVICES
 from sterna.runtime.node_times import Bounds, NodeTimes
 from sterna.support.keys import File
 from sterna.support.once import computed_once
@@ -108,15 +109,35 @@ class CompiledModel(ModelFunction):
         try:
             runner = self._idle.pop()
         except IndexError:  # all are at work
-            runner = make_runner(self._executor(), self.inputs, self.outputs, self.device)
+            runner = make_runner(
+                self._executor(), self.inputs, self.outputs, self.device, self._ends_here()
+            )
         try:
             return runner(values)
         finally:
             self._idle.append(runner)
 
     def _executor(self) -> Module:
-        made: Module = self.module["debug_create"]("default", self.device)
+        made: Module = self.module["debug_create"]("default", *self.devices)
         return made
+
+    @computed_once
+    def devices(self) -> tuple[Device, ...]:
+        """Its device, and the others that parts of it run on: the first of each kind."""
+        _, kinds = self.graph["attrs"].get("device_index", ("list_int", []))
+        machine, own = divmod(self.device.device_type, REMOTE_DEVICES)
+        others = [kind for kind in dict.fromkeys(kinds) if kind not in (0, own)]
+        return self.device, *(Device(machine * REMOTE_DEVICES + kind, 0) for kind in others)
+
+    def _ends_here(self) -> bool:
+        """Whether all inputs and outputs lie on its device."""
+        if len(self.devices) == 1:
+            return True
+        kinds = self.graph["attrs"]["device_index"][1]
+        rows, nodes = self.graph["node_row_ptr"], self.graph["nodes"]
+        ends = [rows[n] for n in self.graph["arg_nodes"] if nodes[n]["name"] not in self.weights]
+        ends += [rows[node] + index for node, index, *_ in self.graph["heads"]]
+        return all(kinds[entry] == self.device.device_type % REMOTE_DEVICES for entry in ends)
 
     # ---- telling ----
 
@@ -138,7 +159,7 @@ class CompiledModel(ModelFunction):
         if not args and not by_name:
             by_name = random_inputs(self.inputs)
         given = bind_arguments(self.inputs, args, by_name)
-        debug = GraphModuleDebug(self._executor(), self.device, json.dumps(self.graph))
+        debug = GraphModuleDebug(self._executor(), self.devices, json.dumps(self.graph))
         for spec, array in zip(self.inputs, given, strict=True):
             debug.set_input(spec.name, array)
         if isinstance(bounds, Bounds) or not bounds:
@@ -194,7 +215,7 @@ def load(
 
 
 def _home(module: Module) -> Device:
-    """The device that a model is compiled for: the first of its kind."""
+    """The device that a model is compiled for: the first of its kind, a GPU before processors."""
     attrs = json.loads(module["get_graph_json"]())["attrs"]
     _, kinds = attrs.get("device_index", ("list_int", []))
-    return Device(kinds[0], 0) if kinds else cpu(0)
+    return Device(max(kinds, key=lambda kind: kind != cpu(0).device_type), 0) if kinds else cpu(0)

@@ -18,17 +18,19 @@ Runner = Callable[[tuple[Any, ...]], tuple[Any, ...]]
 
 
 def make_runner(
-    executor: Module, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], device: Device
+    executor: Module, inputs: Sequence[TensorSpec], outputs: Sequence[TensorSpec], device: Device,
+    ends_there: bool = True,
 ) -> Runner:
     """A function over an executor.
 
     On the CPU the nodes read the caller's arrays and write the results' own memory. So they do on
     a GPU when the caller's arrays are there, and then the results are there too; other arrays are
     copied there and back. All arrays are copied to another machine's devices, and so are elements
-    of less than a byte, which NumPy gives a byte each.
+    of less than a byte, which NumPy gives a byte each, and those of a model whose inputs and
+    outputs do not all lie on its device.
     """
     packed = any(_is_packed(spec.dtype) for spec in outputs)
-    if device.device_type >= REMOTE_DEVICES or (packed and device == cpu(0)):
+    if not ends_there or device.device_type >= REMOTE_DEVICES or (packed and device == cpu(0)):
         return _CopyingRunner(executor, inputs, outputs)
     if device != cpu(0):
         return DeviceCall(

@@ -17,7 +17,7 @@ from sterna.model.import_model import format_of, import_model
 from sterna.model.open_arguments import Ranges
 from sterna.model.open_files import told
 from sterna.model.open_model import OpenModel, Trace
-from sterna.model.programs import Program, program_of, symbolic_program
+from sterna.model.programs import LoopLimits, Program, program_of, symbolic_program
 from sterna.relay.expr import Function, RelayExpr, TupleGetItem, Var
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.traverse import substitute
@@ -49,11 +49,13 @@ def build_open(
             model, dict(shapes or {}), None, example_inputs)
         trace, shapes = RelayTrace(others, own), None
 
+    limits = LoopLimits()
+
     def build(function: Function, decides: bool) -> Program:
         with context:
             if narrow is not None:
                 function = narrowed(IRModule.from_expr(function), {}, narrow, target)["main"]
-            return program_of(function, target, others, decides)
+            return program_of(function, target, others, decides, limits)
 
     fixed, ranges = _sorted_out(trace.inputs, shapes or {})
     if fixed:
@@ -66,8 +68,8 @@ def build_open(
                 function = narrowed(IRModule.from_expr(function), {}, narrow, target)["main"]
             symbolic = symbolic_program(function, target, others, told(trace, ranges))
         except (ValueError, TypeError, NotImplementedError) as error:
-            return OpenModel(trace, build, ranges, None, str(error))
-    return OpenModel(trace, build, ranges, symbolic, "", often)
+            return OpenModel(trace, build, ranges, None, str(error), limits=limits)
+    return OpenModel(trace, build, ranges, symbolic, "", often, limits)
 
 
 def _sorted_out(

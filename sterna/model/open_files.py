@@ -8,9 +8,9 @@ from sterna.frontend.open_inputs import Given, OpenInput
 from sterna.frontend.stages import Decide
 from sterna.model.open_arguments import Ranges
 from sterna.model.open_model import OpenModel, Trace
-from sterna.model.programs import Program, SymbolicRun
+from sterna.model.programs import Program, SymbolicRun, home_of
 from sterna.relay.expr import Function, RelayExpr
-from sterna.runtime import Module, cpu
+from sterna.runtime import Module
 from sterna.runtime.vm import VirtualMachine, parameters_of
 
 
@@ -30,7 +30,7 @@ def read_open(module: Module, path: str) -> OpenModel:
             "runtime.load_module gives"
         )
     try:
-        text = bytes(VirtualMachine(module, cpu(0)).invoke("about").numpy()).decode()
+        text = bytes(VirtualMachine(module, home_of(module)).invoke("about").numpy()).decode()
         about: Any = json.loads(text)
         inputs = [
             OpenInput(each["name"], each["shape"], each["dtype"]) for each in about["inputs"]

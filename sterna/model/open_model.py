@@ -26,12 +26,13 @@ from sterna.model.arguments import InputError
 from sterna.model.background import Background
 from sterna.model.compiled_model import CompiledModel
 from sterna.model.open_arguments import Ranges, arranged, check_inputs
-from sterna.model.programs import Program, SymbolicRun, with_host
+from sterna.model.programs import LoopLimits, Program, SymbolicRun, with_host
 from sterna.model.report import Report
 from sterna.model.session import Session
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Function, RelayExpr, Tuple, TupleGetItem
 from sterna.runtime.node_times import NodeTimes
+from sterna.runtime.vm import DEEPEST_RECURSION
 
 # Shapes that are kept, and ways to go on from each value that decides.
 MOST_KEPT = 64
@@ -80,11 +81,17 @@ class OpenModel(CompiledModel):
 
     def __init__(
         self, trace: Trace, build: Build, ranges: Ranges, symbolic: SymbolicRun | None = None,
-        why_not_symbolic: str = "", often: int = 0,
+        why_not_symbolic: str = "", often: int = 0, limits: LoopLimits | None = None,
     ) -> None:
-        """often: how many calls of one shape let a program for it be compiled meanwhile."""
+        """often: how many calls of one shape let a program for it be compiled meanwhile.
+
+        limits: those of the machines that build makes.
+        """
         self._symbolic, self.why_not_symbolic = symbolic, why_not_symbolic
         self._background = Background(often)
+        self._limits = LoopLimits() if limits is None else limits
+        if symbolic is not None:
+            self._limits.hold(symbolic.machine)
         self.trace, self._make, self.ranges = trace, build, dict(ranges)
         self._build = None  # there is no one build to tell about
         self.inputs = tuple(trace.inputs)
@@ -117,6 +124,13 @@ class OpenModel(CompiledModel):
     def wait_for_specialising(self) -> None:
         """Wait until the programs are ready that are compiled in the background now."""
         self._background.wait()
+
+    def set_limits(self, calls: int = 0, depth: int = DEEPEST_RECURSION) -> None:
+        """Let runs end with an error after so many rounds of loops and other calls, or nested ones.
+
+        0 is any number; what is compiled later is held to them too.
+        """
+        self._limits.set(calls, depth)
 
     # ---- running ----
 

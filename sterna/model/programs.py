@@ -1,6 +1,7 @@
 """Functions of tensors as programs: by the graph executor, by the virtual machine where there is
 control flow, or by the operators' references where there is next to nothing to compute."""
 
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from typing import Any
@@ -17,16 +18,36 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order
-from sterna.runtime import Device, Module, NDArray, cpu
-from sterna.runtime.vm import ADT, VirtualMachine
+from sterna.runtime import Device, Module, NDArray, cpu, device
+from sterna.runtime.vm import ADT, DEEPEST_RECURSION, VirtualMachine
 from sterna.target import Target
 
 Program = Callable[[Mapping[str, Array]], list[Array]]
 """Takes values by name, more than it needs perhaps, and gives its results."""
 
 
+class LoopLimits:
+    """After how many calls runs end with an error, of all machines that run a model's loops."""
+
+    def __init__(self) -> None:
+        self._calls, self._depth = 0, DEEPEST_RECURSION
+        self._machines: weakref.WeakSet[VirtualMachine] = weakref.WeakSet()
+
+    def hold(self, machine: VirtualMachine) -> VirtualMachine:
+        """A machine under these limits, now and when they are set anew."""
+        machine.set_limits(self._calls, self._depth)
+        self._machines.add(machine)
+        return machine
+
+    def set(self, calls: int, depth: int) -> None:
+        """So many calls (0: any number), so many nested ones."""
+        self._calls, self._depth = calls, depth
+        for machine in list(self._machines):
+            machine.set_limits(calls, depth)
+
+
 def program_of(
-    function: Function, target: Target, others: IRModule, decides: bool
+    function: Function, target: Target, others: IRModule, decides: bool, limits: LoopLimits
 ) -> Program:
     """A function of tensors, ready to run; it may call other functions of a module.
 
@@ -35,13 +56,13 @@ def program_of(
     names = [param.name_hint for param in function.params]
     parts = function.body.fields if isinstance(function.body, Tuple) else (function.body,)
     if any(isinstance(part, Var) for part in parts):
-        return _with_names(parts, target, others, decides)
+        return _with_names(parts, target, others, decides, limits)
     if decides and is_cheap(function):
         return _interpreted(function, names)
     if has_control_flow(function):
         module = others.shallow_copy()
         module["main"] = function
-        return _by_machine(module, names, target)
+        return _by_machine(module, names, target, limits)
     factory = relay_build.build(IRModule.from_expr(function), target=target)
     model = CompiledModel(factory.module, Device(target.kind.device_type, 0))
     wanted = [spec.name for spec in model.inputs]
@@ -55,12 +76,15 @@ def program_of(
 
 
 def _with_names(
-    parts: Sequence[RelayExpr], target: Target, others: IRModule, decides: bool
+    parts: Sequence[RelayExpr], target: Target, others: IRModule, decides: bool,
+    limits: LoopLimits,
 ) -> Program:
     """A program some of whose results are among its inputs, which are handed on as they are."""
     computed = tuple(part for part in parts if not isinstance(part, Var))
     body = computed[0] if len(computed) == 1 else Tuple(computed)
-    inner = program_of(function_of(body), target, others, decides) if computed else None
+    inner = None
+    if computed:
+        inner = program_of(function_of(body), target, others, decides, limits)
 
     def run(values: Mapping[str, Array]) -> list[Array]:
         rest = iter(inner(values) if inner is not None else ())
@@ -114,19 +138,31 @@ def symbolic_program(
     return SymbolicRun(executable.mod, [param.name_hint for param in function.params])
 
 
+def home_of(program: Module) -> Device:
+    """The device that a program's blocks run on: the first of the kind that it has kernels for."""
+    kernels = program._collect_from_import_tree(lambda module: module.is_device_module)
+    return device(kernels[0].kind) if kernels else cpu(0)
+
+
 class SymbolicRun:
     """A program of the virtual machine whose kernels take extents when they are called."""
 
     def __init__(self, module: Module, names: list[str]) -> None:
         self.module, self.names = module, names
-        self._machine = VirtualMachine(module, cpu(0))
+        home = home_of(module)
+        self.machine = VirtualMachine(module, home)
+        self.reads_in_place = home == cpu(0)
 
     def __call__(self, values: Mapping[str, Array]) -> list[Array]:
         return [np.asarray(to_numpy(each)) for each in self.run(values)]
 
     def run(self, values: Mapping[str, Any]) -> list[NDArray]:
         """The results as arrays of the runtime, which need not be copied to be given again."""
-        made = self._machine.call("main", [_shared(values[name]) for name in self.names])
+        given = [values[name] for name in self.names]
+        if self.reads_in_place:
+            made = self.machine.call("main", [_shared(value) for value in given])
+        else:
+            made = self.machine.invoke("main", *given)
         return list(made) if isinstance(made, ADT) else [made]
 
 
@@ -140,8 +176,11 @@ def _name_of(dtype: np.dtype[Any]) -> str:
     return dtype.name
 
 
-def _by_machine(module: IRModule, names: list[str], target: Target) -> Program:
-    machine = VirtualMachine(vm_build.compile(module, target), cpu(0))
+def _by_machine(
+    module: IRModule, names: list[str], target: Target, limits: LoopLimits
+) -> Program:
+    program = vm_build.compile(module, target)
+    machine = limits.hold(VirtualMachine(program, home_of(program.mod)))
 
     def run(values: Mapping[str, Array]) -> list[Array]:
         made = machine.invoke("main", *[values[name] for name in names])

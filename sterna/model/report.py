@@ -3,9 +3,10 @@
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from sterna.model.graph_devices import CopyReport, devices_of
 from sterna.runtime.needed_processor import needs_of
 from sterna.runtime.node_times import FAR, MORE_THAN_THREE_TIMES, tell_far
 from sterna.support.dtype import DataType
@@ -62,6 +63,10 @@ class KernelReport:
     """The fewest that the processor needs for its operations and its bytes."""
     packing_overhead: int = 0
     """Bytes by which the weights of all its calls grew when they were transformed."""
+    device: str = "cpu"
+    """The kind of device that runs it."""
+    host_only: str = ""
+    """Why the processor runs it in a model of a GPU."""
 
     @property
     def times_bound(self) -> float | None:
@@ -85,7 +90,7 @@ class MemoryReport:
     packing_overhead: int
     """The part of these that is there because packed weights are larger."""
     activations: int
-    """One arena for everything between inputs and outputs, the outputs included."""
+    """One arena on each device for everything between inputs and outputs, these included."""
     inputs: int
     workspace: int
     """The most that a kernel takes for itself."""
@@ -108,6 +113,8 @@ class Report:
     memory: MemoryReport
     stages: Mapping[str, float]
     """Seconds by stage of the compilation."""
+    copies: Sequence[CopyReport] = ()
+    """What crosses between devices."""
 
     def to_dict(self) -> dict[str, Any]:
         """All of it as plain values."""
@@ -122,7 +129,7 @@ class Report:
         return json.dumps(self.to_dict(), indent=2)
 
     def __str__(self) -> str:
-        parts = [*self._far(), *self._memory(), *self._stages()]
+        parts = [*self._far(), *self._devices(), *self._memory(), *self._stages()]
         return "\n".join([*self._head(), "", self._table(), "", *parts])
 
     @property
@@ -150,6 +157,27 @@ class Report:
             ("x bound", [_times(k) for k in kernels]),
             ("Workspace", [show_bytes(k.workspace_bytes) for k in kernels]),
         ])
+
+    def _devices(self) -> list[str]:
+        """What runs where, if that is on several devices, and what is copied between them."""
+        by_device: dict[str, list[KernelReport]] = {}
+        for kernel in self.kernels:
+            by_device.setdefault(kernel.device, []).append(kernel)
+        if len(by_device) < 2 and not self.copies:
+            return []
+        told = [
+            f"{kind}: {count(sum(k.calls for k in own), 'call')} of {count(len(own), 'kernel')}"
+            for kind, own in by_device.items()
+        ]
+        hosted = [
+            f"On the processor: {_sources(kernel)}: {kernel.host_only}"
+            for kernel in self.kernels if kernel.host_only
+        ]
+        copied = [
+            f"Copied from {c.source} to {c.target}: {show_bytes(c.bytes)} of {c.what}"
+            for c in self.copies
+        ]
+        return [f"On {', '.join(told)}", *hosted, *copied]
 
     def _far(self) -> list[str]:
         far = [(k.name, k.times_bound or 0.0) for k in self.kernels if k.is_far]
@@ -195,15 +223,17 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
     calls: dict[str, list[dict[str, str]]] = {}
     for node in nodes:
         calls.setdefault(node["attrs"]["func_name"], []).append(node["attrs"])
+    places = devices_of(model.graph)
     kernels = [
-        _kernel(name, made, facts.get(name, KernelFacts()), threads)
+        replace(_kernel(name, made, facts.get(name, KernelFacts()), threads),
+                device=places.kernels[name])
         for name, made in calls.items()
-        if name != "__nop"
+        if name not in ("__nop", "__copy")
     ]
     memory = MemoryReport(
         weights=sum(array.nbytes for array in model.weights.values()),
         packing_overhead=sum(kernel.packing_overhead for kernel in kernels),
-        activations=model.graph["attrs"].get("arena_bytes", ["int", 0])[1],
+        activations=places.activations,
         inputs=sum(map(_bytes, model.inputs)),
         workspace=max((kernel.workspace_bytes for kernel in kernels), default=0),
     )
@@ -215,6 +245,7 @@ def make_report(model: "CompiledModel", threads: int) -> Report:
         kernels=kernels,
         memory=memory,
         stages={} if build is None else dict(build.stages),
+        copies=places.copies,
     )
 
 
@@ -251,6 +282,7 @@ def _kernel(
         seconds=0.0 if notes is None else notes.seconds,
         predicted_cycles=None if notes is None else notes.predicted_cycles,
         bound_cycles=None if notes is None else notes.bound_cycles,
+        host_only=attrs.get("host_only", ""),
     )
 
 

@@ -94,6 +94,7 @@ _WHERE = {
 
 # Modules, some of them of folders above this one.
 _MODULES = {
+    "annotation": "sterna.relay.annotation",
     "backend": "sterna.relay.backend",
     "dataflow_pattern": "sterna.relay.dataflow_pattern",
     "frontend": "sterna.relay.frontend",

@@ -12,6 +12,11 @@ register_config(
     "whether ToMixedPrecision narrows what reads weights alone, such as an embedding",
 )
 register_config(
+    "relay.fallback_device_type", int, 0,
+    "DLPack's number of the device for what no annotation says, in a build for several targets; 0: "
+    "the GPU",
+)
+register_config(
     "relay.weights.max_growth", float, 0.0,
     "how many times larger all weights together may become by packing them; 0: no limit",
 )

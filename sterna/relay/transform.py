@@ -33,6 +33,7 @@ from sterna.relay.passes.inline import Inline, InlineGlobals
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.merge_composite import MergeComposite
+from sterna.relay.passes.plan_devices import PlanDevices
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
@@ -53,7 +54,7 @@ __all__ = [
     "FoldDeadChannels", "FoldExplicitPadding",
     "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize",
-    "MergeComposite", "Pass", "PassContext",
+    "MergeComposite", "Pass", "PassContext", "PlanDevices",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
     "SimplifyInference", "SkipBorderTaps", "SumRows",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",

@@ -1,5 +1,6 @@
 """Graph executor factory: a graph with its kernels and parameters in memory makes executors."""
 
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -20,7 +21,7 @@ class BuiltGraph:
     graph_json: str
     params: Mapping[str, NDArray]
     name: str
-    copies: dict[Device, Mapping[str, NDArray]] = field(default_factory=dict, repr=False)
+    copies: dict[tuple[str, Device], NDArray] = field(default_factory=dict, repr=False)
     """The parameters on other devices, which all executors there share."""
 
     def find(self, name: str) -> int | PackedFunc | None:
@@ -55,12 +56,30 @@ class BuiltGraph:
 
     def params_on(self, devices: Sequence[Device]) -> Mapping[str, NDArray]:
         """The parameters where executors on these devices read them."""
-        if len(devices) != 1 or not 1 < devices[0].device_type < REMOTE_DEVICES:
+        gpus = {d.device_type: d for d in devices if 1 < d.device_type < REMOTE_DEVICES}
+        if not gpus:
             return self.params
-        (home,) = devices
-        if home not in self.copies:
-            self.copies[home] = {name: array.copyto(home) for name, array in self.params.items()}
-        return self.copies[home]
+        kinds = self._kinds()
+        homes = {name: gpus.get(kinds.get(name, 0)) for name in self.params}
+        return {
+            name: array if (home := homes[name]) is None else self._copy(name, array, home)
+            for name, array in self.params.items()
+        }
+
+    def _kinds(self) -> dict[str, int]:
+        """The kinds of devices that the graph's nodes lie on, by name."""
+        graph = json.loads(self.graph_json)
+        kinds = graph["attrs"]["device_index"][1]
+        return {
+            node["name"]: kinds[entry]
+            for node, entry in zip(graph["nodes"], graph["node_row_ptr"], strict=False)
+            if node["op"] == "null"
+        }
+
+    def _copy(self, name: str, array: NDArray, home: Device) -> NDArray:
+        if (name, home) not in self.copies:
+            self.copies[name, home] = array.copyto(home)
+        return self.copies[name, home]
 
     def bare(self) -> Any:
         """A module over the same with its parameters yet to be set."""

@@ -69,7 +69,7 @@ class Device(_core.Device):
 
     def _ask(self, what: str) -> Callable[..., Any] | None:
         """The function by which its back end answers a question, if it does."""
-        kind = next((k for k, number in DEVICE_TYPES.items() if number == self.device_type), "")
+        kind = device_kind(self.device_type)
         found: Callable[..., Any] | None = get_global_func(f"sterna.{what}.{kind}", True)
         return found
 
@@ -192,6 +192,20 @@ def device(name: str | int, index: int = 0) -> Device:
         hint = f"did you mean {', '.join(near)}?" if near else "one of " + ", ".join(DEVICE_TYPES)
         raise ValueError(f"unknown device '{name}'; {hint}")
     return Device(number, index)
+
+
+def device_type_of(place: Any) -> int:
+    """DLPack's number of the kind of device that a device, its name or number, or a target says."""
+    if isinstance(place, _core.Device):
+        return int(place.device_type)
+    if ask := getattr(place, "get_target_device_type", None):
+        return int(ask())
+    return int(device(place).device_type)
+
+
+def device_kind(device_type: int) -> str:
+    """The name of a kind of device, by DLPack's number."""
+    return next((kind for kind, number in DEVICE_TYPES.items() if number == device_type), "")
 
 
 def _type_of_kind(name: str) -> int | None:

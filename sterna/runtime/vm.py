@@ -12,7 +12,7 @@ import numpy as np
 
 from sterna.runtime import _core, ndarray
 from sterna.runtime._core import PackedFunc
-from sterna.runtime.device import Device
+from sterna.runtime.device import REMOTE_DEVICES, Device, cpu
 from sterna.runtime.module import Module, ModulePropertyMask
 from sterna.runtime.ndarray import NDArray
 from sterna.runtime.registry import get_global_func
@@ -208,6 +208,9 @@ class VirtualMachine:
             raise TypeError(f"memory_cfg is text or a dict, not {type(memory_cfg).__name__}")
         self.module = module
         self.devices = [device] if isinstance(device, Device) else list(device)
+        self._home = next((each for each in self.devices if each.device_type != 1), cpu(0))
+        if self._home != cpu(0) and self._home.device_type < REMOTE_DEVICES:
+            module["set_device"](self._home)
         self._invoke, self._look, self._make = module["invoke"], module["look"], module["make"]
         self._params = parameters_of(module)
         self._set: dict[str, list[Any]] = {}
@@ -218,19 +221,26 @@ class VirtualMachine:
     def _taken(self, value: Any) -> Any:
         """A value as the machine takes it."""
         if isinstance(value, NDArray):
-            return value
+            return self._there(value)
         if isinstance(value, ADT):
             return value.handle
         if isinstance(value, tuple | list):
             return self._make(_TUPLE, *[self._taken(part) for part in value])
         if value is None:
-            return ndarray.empty((0,), "float32")
+            return self._there(ndarray.empty((0,), "float32"))
         if isinstance(value, bool | int | float):
             kinds = {bool: "bool", int: "int32", float: "float32"}
-            return ndarray.array(np.array(value, kinds[type(value)]))
+            return self._there(ndarray.array(np.array(value, kinds[type(value)])))
         if isinstance(value, _core.Object):
             return value
-        return ndarray.array(value)
+        return self._there(ndarray.array(value))
+
+    def _there(self, array: NDArray) -> NDArray:
+        """An array on the GPU that the program runs on; on a processor as it is."""
+        is_remote = self._home.device_type >= REMOTE_DEVICES
+        if self._home == cpu(0) or is_remote or array.device == self._home:
+            return array
+        return array.copyto(self._home)
 
     def _given(self, value: Any) -> Any:
         """A value as users see it."""

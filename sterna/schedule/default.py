@@ -13,29 +13,30 @@ from sterna.schedule.loops import (
     extents_of,
     parallelise,
 )
+from sterna.schedule.moved_elements import (
+    LINE_BITS,
+    all_read_across,
+    reads_anywhere,
+    schedule_one_by_one,
+    transpose_tiles,
+)
 from sterna.schedule.registry import generic_schedule
 from sterna.schedule.row_stages import rows_of, schedule_row_by_row
-from sterna.schedule.transpose_tile import holds_squares, transpose_intrinsic
 from sterna.te import ComputeOp, IterVar, Operation, Stage, Tensor
 from sterna.te.tensor import ProducerLoad, Reduce
 from sterna.tir.intrinsics import INTRINSICS
 
-# The bits of a line of the caches.
-LINE_BITS = 512
-# A side of the squares that are transposed in registers, and the least extent that has some.
-LARGEST_SIDE = 8
-SMALLEST_TILE = 4
-# Rows of a transposed result that are written together, each in a page of its own.
-ROWS_OF_PAGES = 32
 # Vectors that collect a sum side by side.
 CHAINS = 4
+# Lanes of the vectors by which a row is reduced at least, unless numbers are too wide for so many.
+LEAST_LANES = 4
 # Registers that this many side by side need: each has some values, and all share coefficients.
 REGISTERS_FOR_CHAINS = 32
 # Reductions of so many elements read whole rows at a time; a part of a row of sums of so many
 # elements stays in the cache, and each of them takes so many rows at once.
 LONG_REDUCTION = 16
 LONGEST_PART = 2048
-ROWS_AT_ONCE = (4, 3)
+ROWS_AT_ONCE = (4, 5, 3, 7)
 PIECES_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
@@ -90,8 +91,8 @@ def schedule_default(kernel: Kernel) -> None:
                 schedule_reduction(kernel, stage)
             elif _brings_together(stage, kernel.processor):
                 _schedule_together(kernel, stage)
-            elif not kernel.is_flat and (along := _all_read_across(stage)) is not None:
-                _transpose_tiles(kernel, stage, along)
+            elif not kernel.is_flat and (along := all_read_across(stage)) is not None:
+                transpose_tiles(kernel, stage, along)
             else:
                 schedule_elements(stage, kernel.processor, kernel.is_flat)
 
@@ -111,6 +112,9 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if not axes:
         return
     sizes = extents_of(axes)
+    if not _functions_of(stage) and reads_anywhere(stage):
+        schedule_one_by_one(stage, axes, sizes)
+        return
     lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     across = None if flat else _read_across(stage)
     if across is not None:  # whole lines are written while they are in the cache
@@ -252,70 +256,6 @@ def _schedule_together(kernel: Kernel, stage: Stage) -> None:
         parallelise(stage, outer, extents_of(outer))
 
 
-def _all_read_across(stage: Stage) -> IterVar | None:
-    """The axis along which all that is read lies side by side, if it is not the last one."""
-    assert isinstance(stage.op, ComputeOp)
-    if not stage.is_output or not stage.op.axis:
-        return None
-    *outer, last = stage.op.axis
-    reads: list[ProducerLoad] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, ProducerLoad) and node.indices:
-            reads.append(node)
-
-    for part in stage.op.body:
-        post_order(part, visit)
-    if not reads:
-        return None
-    across = next((axis for axis in outer if reads[0].indices[-1] is axis.var), None)
-    if across is None or any(read.indices[-1] is not across.var for read in reads):
-        return None
-    rows, columns = extent_of(across), extent_of(last)
-    known = rows is not None and columns is not None and columns >= SMALLEST_TILE
-    return across if known and (rows or 0) >= 2 else None
-
-
-def _transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
-    """Transposes by register tiles: vectors along what is read, then vectors along the result.
-
-    Tiles that fill a line of the result follow each other. Rows of the result may lie in pages of
-    their own, of which a processor knows the places of some: so many rows are written together.
-    """
-    out = stage.op.output(0)
-    place = list(stage.op.axis).index(across)
-    made = kernel.schedule[kernel.schedule.cache_write(out, "local")]
-    made.transform_layout(lambda *at: [*at[:place], *at[place + 1 :], at[place]])
-    *outer, last = stage.op.axis
-    across = outer.pop(place)
-    lanes = kernel.processor.lanes(out.dtype)
-    side = max(SMALLEST_TILE, min(lanes, LARGEST_SIDE)) if lanes > 1 else 1
-    rows = min(side, extents_of([across])[0])
-    whole = rows == side <= extents_of([last])[0]
-    in_registers = whole and holds_squares(out.dtype, side)
-    lines, within = stage.split(last, factor=max(side, LINE_BITS // max(8, out.dtype.bits)))
-    squares, lane = stage.split(within, factor=side)
-    tiles, row = stage.split(across, factor=rows)
-    groups, tile = stage.split(tiles, factor=max(1, ROWS_OF_PAGES // rows))
-    stage.reorder(*outer, groups, lines, tile, squares, row, lane)
-    if in_registers:
-        stage.tensorize(row, transpose_intrinsic(str(out.dtype), side, "local"))
-    else:
-        stage.unroll(row)
-        stage.vectorize(lane)
-    made.compute_at(stage, squares)
-    *_, column, along = made.op.axis
-    if rows < SMALLEST_TILE:  # channels that lie side by side: whole rows of them are vectors
-        made.vectorize(made.fuse(column, along))
-    else:
-        made.unroll(column)
-        made.vectorize(along)
-    for loop in (groups, lines, tile, squares):
-        stage.pragma(loop, "loop_partition_hint", True)
-    if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
-        parallelise(stage, outer, extents_of(outer))
-
-
 def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
     """Reductions: rows in parallel, vectors along the last axis or across partial results."""
     axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)
@@ -426,31 +366,34 @@ def reduce_by_vectors(kernel: Kernel, stage: Stage) -> list[Tensor]:
     """
     op = stage.op
     assert isinstance(op, ComputeOp)
-    lanes = kernel.processor.lanes(op.output(0).dtype)
+    whole = lanes = kernel.processor.lanes(op.output(0).dtype)
     inner = read_in_order(op)
     count = math.prod(extents_of(inner))
     while lanes > 1 and count < UNEVEN_VECTORS * lanes and (count % lanes or count < 2 * lanes):
         lanes //= 2
-    if lanes < 4 or op.num_outputs > 1 or not along_last(op):
+    if lanes < min(LEAST_LANES, whole) or lanes < 2 or op.num_outputs > 1 or not along_last(op):
         return []
     several = count >= 2 * CHAINS * lanes and (
         count % (CHAINS * lanes) == 0 or count >= UNEVEN_VECTORS * CHAINS * lanes
     )
     width = CHAINS * lanes if several else lanes
     made = [_reduce_to(kernel, stage, inner, width)]
-    while width // CHAINS >= 4:
+    while width // CHAINS >= LEAST_LANES:
         width //= CHAINS
         made.append(_reduce_to(kernel, stage, stage.op.reduce_axis, width))
     return made
 
 
 def read_in_order(op: Operation) -> list[IterVar]:
-    """The last axes of a reduction that all that is read has as its last ones; one at least."""
+    """The last axes of a reduction that all that is read along them has as its last ones; one at
+    least."""
     assert isinstance(op, ComputeOp)
     body = op.body[0]
     assert isinstance(body, Reduce)
     axes = list(op.reduce_axis)
-    reads = [load.indices for load in loads_of(body) if load.indices]
+    steps = {axis.var for axis in axes}
+    reads = [load.indices for load in loads_of(body)
+             if any(steps & {*variables_in(index)} for index in load.indices)]
     count = 1
     while count < len(axes) and all(
         len(read) > count and read[-count - 1] is axes[-count - 1].var

@@ -26,13 +26,15 @@ def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -
     op = schedule[tile].op
     assert isinstance(op, ComputeOp)
     rows, columns = _dot_tile(kernel.processor, made, row)
-    outer = _tiles(out, made, row, rows, columns)
+    *outer, innermost = _tiles(out, made, row, rows, columns)
+    alone = row == made.columns  # all loops are over columns then
+    shared = _share(kernel, made, [*outer, innermost] if alone else outer)
     lanes = kernel.processor.lanes(made.dtype)
     _, lane = schedule[tile].split(op.reduce_axis[0], factor=lanes)
     partial = schedule[schedule.rfactor(tile, lane, factor_axis=len(op.axis))]
     total = schedule[tile]
     for stage in (partial, total):
-        stage.compute_at(out, outer[-1])
+        stage.compute_at(out, shared if alone else innermost)
     for axis in (*total.op.axis, *total.op.reduce_axis):
         total.unroll(axis)
     *own, vector = partial.op.axis
@@ -41,7 +43,6 @@ def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -
     for axis in own:
         partial.unroll(axis)
     partial.vectorize(vector)
-    _share(kernel, made, outer[:-1] or outer)
     return f"dot products, {rows} x {columns} of them in registers"
 
 

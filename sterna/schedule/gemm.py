@@ -34,6 +34,8 @@ from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
 # Parallel work is cut into at least this many pieces, so that threads end together.
 PIECES = 16
 UNROLLED_STEPS = 4
+# When numbers for the next steps of a sum are loaded: while these are computed, or behind them.
+AHEAD, IN_TURN = "ahead", "in turn"
 PAGE_BYTES, PLACES_IN_A_SET = 4096, 8
 
 
@@ -260,8 +262,11 @@ def load_together(
 
 
 def _hold_rows(stage: Stage, made: SumOfProducts, place: IterVar) -> None:
+    """In registers, which are filled for the next steps as soon as these need them no more."""
     assert made.by_rows is not None
     hold_in_registers(stage, made.by_rows.tensor, place)
+    if choose("loads of the next steps", (AHEAD, IN_TURN), (AHEAD, IN_TURN).index) == AHEAD:
+        stage.pragma(place, "load_ahead", True)
 
 
 def tile_sum(schedule: Schedule, tile: Tensor, made: SumOfProducts, plan: Plan) -> IterVar:

@@ -1,7 +1,9 @@
 """Rows that are reduced and then used with the result, as in softmax and layer norms."""
 
 import math
+from collections.abc import Sequence
 
+from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.default import (
     along_last,
@@ -89,14 +91,41 @@ def _read_in_step(schedule: Schedule, op: Operation) -> list[Tensor]:
 
 
 def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
-    """Vectors along the axes within a row."""
+    """Vectors along the axes within a row, which are one where all that is read lies so."""
     axes = list(stage.op.axis)[prefix:]
     if not axes:
         return
     lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
-    size = extents_of(axes)[-1]
-    if size > lanes:
+    sizes = extents_of(axes)
+    if _lie_in_order(stage.op, axes):
+        axes, sizes = [stage.fuse(*axes)], [math.prod(sizes)]
+    if sizes[-1] > lanes:
         _, narrow = stage.split(axes[-1], factor=lanes)
         stage.vectorize(narrow)
-    elif size > 1:
+    elif sizes[-1] > 1:
         stage.vectorize(axes[-1])
+
+
+def _lie_in_order(op: Operation, axes: Sequence[IterVar]) -> bool:
+    """Whether all that is read along several axes has these as its own last ones, as they are."""
+    assert isinstance(op, ComputeOp)
+    names = [axis.var for axis in axes]
+    reads: list[ProducerLoad] = []
+
+    def look(item: object) -> None:
+        if isinstance(item, ProducerLoad):
+            reads.append(item)
+
+    for part in op.body:
+        post_order(part, look)
+
+    def fits(read: ProducerLoad) -> bool:
+        last = list(read.indices[-len(names) :])
+        if len(last) == len(names) and all(i is name for i, name in zip(last, names, strict=True)):
+            whole = [*read.tensor.shape[-len(names) :]] == [*op.output(0).shape[-len(names) :]]
+            others = read.indices[: -len(names)]
+        else:
+            whole, others = True, read.indices
+        return whole and not {v for i in others for v in variables_in(i)} & {*names}
+
+    return len(axes) > 1 and all(fits(read) for read in reads)

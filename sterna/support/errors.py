@@ -19,6 +19,10 @@ class InternalError(TVMError):
     """A bug of Sterna itself, not a mistake of its user."""
 
 
+class HostOnlyError(ValueError):
+    """A kernel does what only the host's processor can, so that no device runs it."""
+
+
 class OpNotImplemented(TVMError, NotImplementedError):
     """A model uses operators that its importer does not know."""
 

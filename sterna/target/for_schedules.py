@@ -15,6 +15,16 @@ def host_of(target: Target) -> Target:
     return (target.host or Target("llvm")) if is_gpu(target) else target
 
 
+def plain_of(target: Target) -> Target | None:
+    """The target of the code that GPUs run which cannot run a target's own, where it asks so."""
+    plain = target.attrs.get("plain_arch")
+    if not plain:
+        return None
+    fields = {**target.export(), "arch": plain}
+    del fields["plain_arch"]
+    return Target(fields)
+
+
 def processor_of(target: Target) -> Processor:
     """The processor of a target, as schedules see it: what its code generator can make use of."""
     if is_gpu(target):

@@ -21,12 +21,14 @@ from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.runtime import Module
 from sterna.support.dtype import DataType
+from sterna.support.errors import HostOnlyError
 from sterna.target.code_generator import KernelCodeGenerator
-from sterna.target.for_schedules import host_of
+from sterna.target.for_schedules import host_of, plain_of
 from sterna.target.target import Target
+from sterna.tir.effects import calls
 from sterna.tir.passes.split_host_device import dynamic_bytes, launch_of, split_host_device
 from sterna.tir.stmt import Allocate, AssertStmt, LetStmt, PrimFunc, Stmt, seq
-from sterna.tir.threads import DYNAMIC, is_shared
+from sterna.tir.threads import DYNAMIC, PLAIN, is_shared
 from sterna.tir.wanted_array import WantedArray
 
 
@@ -96,14 +98,35 @@ class GPUGenerator(KernelCodeGenerator):
                 checks = _DeviceChecks(target.kind.device_type, alignment)
                 on_host.append(function.with_body(checks.rewrite(function.body)))
                 continue
-            own, parts = split_host_device(function)
-            kernels = [self.prepared(kernel, target) for kernel in parts]
+            if function.attrs.get("external") or calls(function.body, "try_call"):
+                on_host.append(function)  # it only calls functions that launch kernels
+                continue
+            own, made = self._split_one(function, target)
+            plain, other = function.attrs.get(PLAIN), plain_of(target)
+            if made and plain is not None and other is not None:
+                host, more = self._split_one(plain, other)
+                on_host.append(host)
+                made += more
+                own = self.chosen(own, host, target)
             on_host.append(own)
-            for kernel in kernels:
-                check_limits(kernel, target)
-            if kernels:
-                programs.append(DeviceProgram.of(kernels, self.program(kernels, target)))
+            programs += made
         return on_host, programs
+
+    def _split_one(
+        self, function: PrimFunc, target: Target
+    ) -> tuple[PrimFunc, list[DeviceProgram]]:
+        own, parts = split_host_device(function)
+        kernels = [self.prepared(kernel, target) for kernel in parts]
+        for kernel in kernels:
+            check_calls(kernel)
+            check_limits(kernel, target)
+        if not kernels:
+            return own, []
+        return own, [DeviceProgram.of(kernels, self.program(kernels, target))]
+
+    def chosen(self, own: PrimFunc, plain: PrimFunc, target: Target) -> PrimFunc:
+        """The host's part that launches its own kernels where a device runs them, else others."""
+        raise ValueError(f"{target.kind.name} has one code for all of its devices")
 
     def triple(self, target: Target) -> str:
         """That of the host."""
@@ -152,6 +175,18 @@ class _DeviceChecks(Rewriter):
             "begins elsewhere; copy it first",
         )
         return LetStmt(let.var, value, seq(check, self.rewrite(let.body)))
+
+
+def check_calls(kernel: PrimFunc) -> None:
+    """Refuse a kernel that calls functions of the host's process."""
+
+    def look(node: Node) -> None:
+        if isinstance(node, Call) and node.op in ("call_packed", "call_extern"):
+            raise HostOnlyError(
+                f"{kernel.name}: a kernel on a device cannot {node.op}: {str(node)[:200]}"
+            )
+
+    post_order(kernel, look)
 
 
 def check_limits(kernel: PrimFunc, target: Target) -> None:

@@ -222,4 +222,7 @@ def _sizes(attrs: Mapping[str, Value], core: Core, native: bool) -> dict[str, in
         found["cores"] = host.cores()
     if isinstance(count := attrs.get("num-cores"), int):
         found["cores"] = count
+    for level in (1, 2):
+        if isinstance(size := attrs.get(f"l{level}_cache_size_bytes"), int):
+            found[f"l{level}_bytes"] = size
     return found

@@ -18,6 +18,8 @@ PROCESSOR_OPTIONS = (
     Option("mabi"),
     Option("mfloat-abi", choices=("soft", "softfp", "hard")),
     Option("num-cores", "int"),
+    Option("l1_cache_size_bytes", "int"),
+    Option("l2_cache_size_bytes", "int"),
     Option("vector-width", "int"),
 )
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike
+from sterna.support.classic import classic_names
 from sterna.te.intrin import TensorIntrin
 from sterna.te.tensor import (
     COMM_REDUCE,
@@ -552,3 +553,6 @@ def create_schedule(ops: Operation | Sequence[Operation]) -> Schedule:
                 f"create_schedule takes operations, not {op!r}; for a tensor pass tensor.op"
             )
     return Schedule(given)
+
+
+__getattr__ = classic_names(__name__)

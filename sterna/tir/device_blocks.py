@@ -185,7 +185,7 @@ def decoded(bits: Numbers, dtype: DataType) -> Numbers:
         return (raw.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
     if is_small_float(str(dtype)) and dtype.kind != "float":
         known = np.array([format_of(dtype).decode(code) for code in range(1 << dtype.bits)])
-        return known[raw]
+        return np.asarray(known[raw])
     return raw.astype(np.float64 if dtype.is_float else np.int64)
 
 

@@ -16,10 +16,11 @@ from typing import Any
 import numpy as np
 
 from sterna.ir import expr as E
+from sterna.ir.node import Node, post_order
 from sterna.tir import interpreter
 from sterna.tir import stmt as S
 from sterna.tir.device_blocks import Block
-from sterna.tir.device_meanings import CALLS, COLLECTIVES, WAITS, cluster_of
+from sterna.tir.device_calls import CALLS, COLLECTIVES, WAITS, cluster_of
 from sterna.tir.device_threads import (
     DataRaceError,
     Given,
@@ -80,6 +81,8 @@ class _Grid(_Interpreter):
         -1: several have read it."""
         self.stops: dict[int, tuple[Stmt, bool]] = {}
         """By the identities of statements: whether threads may wait inside."""
+        self.asked: dict[int, tuple[Node, list[E.Call]]] = {}
+        """By those of nodes: what threads wait at inside, in order."""
 
     def launch(self, args: tuple[Any, ...]) -> None:
         self.caller = self.kernel.name
@@ -192,9 +195,10 @@ class _Grid(_Interpreter):
         elif isinstance(stmt, S.LetStmt):
             self.values[id(stmt.var)] = yield from self._value(stmt.value)
             yield from self.steps(stmt.body)
-        elif isinstance(stmt, S.Evaluate):
+        elif isinstance(stmt, S.Evaluate | S.BufferStore):
             self.current = stmt
-            yield from self._value(stmt.value)
+            yield from self._ask(stmt)
+            self.stmt(stmt)
         elif isinstance(stmt, S.Allocate):
             if not is_shared(stmt.buffer.scope):
                 count = 1
@@ -224,15 +228,33 @@ class _Grid(_Interpreter):
 
     def _value(self, expr: E.Expr) -> Generator[Stop, Any, Any]:
         """What an expression is, of which others may have a part."""
-        if not isinstance(expr, E.Call) or expr.op not in _STOPS:
-            return self.expr(expr)
+        yield from self._ask(expr)
+        return self.expr(expr)
+
+    def _ask(self, node: Node) -> Generator[Stop, Any, None]:
+        """Wait for all that others have a part in, the inner ones first."""
+        for call in self._stops_in(node):
+            self.values[id(call)] = yield from self._answer(call)
+
+    def _stops_in(self, node: Node) -> list[E.Call]:
+        known = self.asked.get(id(node))
+        if known is None:
+            found: list[E.Call] = []
+            post_order(node, lambda each: found.append(each) if (
+                isinstance(each, E.Call) and each.op in _STOPS) else None)
+            known = self.asked[id(node)] = node, found
+        return known[1]
+
+    def _answer(self, expr: E.Call) -> Generator[Stop, Any, Any]:
         if expr.op in _LANES:
             return (yield self._meeting(expr, WARP, _SHUFFLE, "warp", _shuffled(expr.op)))
         if expr.op in COLLECTIVES:
             row = COLLECTIVES[expr.op]
             name = {WARP: "warp"}.get(row.threads, "group of warps")
-            given: Callable[[Given], list[Any] | None] = functools.partial(row.perform, self, expr)
-            return (yield self._meeting(expr, row.threads, expr.op, name, given))
+            perform: Callable[[Given], list[Any] | None] = functools.partial(
+                row.perform, self, expr
+            )
+            return (yield self._meeting(expr, row.threads, expr.op, name, perform))
         return (yield from WAITS[expr.op](self, expr))
 
     def _meeting(
@@ -251,8 +273,11 @@ class _Grid(_Interpreter):
     def expr(self, expr: E.Expr) -> Any:
         if isinstance(expr, S.BufferLoad):
             return self.load(expr)
-        if isinstance(expr, E.Call) and expr.op in CALLS:
-            return CALLS[expr.op](self, expr)
+        if isinstance(expr, E.Call):
+            if expr.op in CALLS:
+                return CALLS[expr.op](self, expr)
+            if expr.op in _STOPS:
+                return self.values[id(expr)]
         return super().expr(expr)
 
     def stmt(self, stmt: Stmt) -> None:

@@ -39,6 +39,7 @@ def passes(simple: bool = False) -> list[Pass]:
         *_added(2),
         T.Simplify(),
         T.RemoveNoOp(),
+        T.LoadAhead(),  # on lines of statements: loops inside are written out by now
         # last: names hide from the other passes what they stand for
         T.CommonSubexprElimTIR(not setting("tir.disable_cse_tir")),
         *_added(3),

@@ -3,9 +3,11 @@
     wgmma_registers(kind, columns, sums, words, b, adds, b_along_rows)
                                sums = a times b, plus sums if adds: 64 rows and so many columns in
                                the registers of four warps. a: four words of each thread, of two
-                               numbers each, in the order in which a product before left its sums.
+                               numbers each, in the order in which a product before left its sums;
+                               of float32 one number each, of which ten bits of the fraction count.
                                b: a descriptor of a matrix in shared memory
-    load_pair(to, from)        two numbers of float32 from shared memory
+    load_float(to, from), load_pair(to, from)
+                               a number of float32 from shared memory, or two
     fetch_quad(to, address)    four numbers of float32 from the device's memory
     keep_words(to, a, b, c, d), store_words(address, a, b, c, d)
                                16 bytes into shared memory, or into the device's
@@ -31,6 +33,7 @@ from sterna.tir.stmt import BufferLoad
 
 for _row in (
     Intrinsic("wgmma_registers", 7, None, has_effect=True, result="int32"),
+    Intrinsic("load_float", 2, None, has_effect=True, result="int32"),
     Intrinsic("load_pair", 2, None, has_effect=True, result="int32"),
     Intrinsic("fetch_quad", 2, None, has_effect=True, result="int32"),
     Intrinsic("keep_words", 5, None, has_effect=True, result="int32"),
@@ -54,6 +57,11 @@ def wgmma_registers(
         StringImm(str(kind)), build.const(columns), address_of(sums), address_of(words), b,
         build.as_expr(adds), build.const(int(b_along_rows)),
     ))
+
+
+def load_float(element: BufferLoad, source: Expr) -> Expr:
+    """Load a float from shared memory into an element of private memory."""
+    return Call(INT32, "load_float", (address_of(element), source))
 
 
 def load_pair(first: BufferLoad, source: Expr) -> Expr:

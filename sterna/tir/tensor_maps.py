@@ -20,7 +20,7 @@ _SWIZZLED_BITS = {0: 0, 1: 1, 2: 3, 3: 7}
 
 def swizzled(places: Numbers, bits: int) -> Numbers:
     """Where bytes lie that would be at some places in rows of 128 bytes without a swizzle."""
-    return places ^ ((places >> 7 & bits) << 4)
+    return np.asarray(places ^ ((places >> 7 & bits) << 4))
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,9 @@ BEGINS_EARLY = "begins_early"
 """A kernel's attribute: a launch may start it before the kernel in front of it has ended, for which
 its code waits before it touches memory."""
 
+PLAIN = "plain"
+"""A function's attribute: the same for GPUs that cannot run its kernels."""
+
 # Which scopes are one piece of memory for a whole grid, a block or a thread.
 GRID, BLOCK, THREAD = range(3)
 

@@ -17,6 +17,7 @@ from sterna.tir.passes.inject_prefetch import inject_prefetch
 from sterna.tir.passes.inline_calls import inline_calls
 from sterna.tir.passes.inline_lets import inline_lets
 from sterna.tir.passes.instrument_bound_checkers import instrument_bound_checkers
+from sterna.tir.passes.load_ahead import load_ahead
 from sterna.tir.passes.loop_partition import loop_partition
 from sterna.tir.passes.lower_intrin import lower_intrin
 from sterna.tir.passes.narrow_data_type import narrow_data_type
@@ -33,9 +34,9 @@ from sterna.tir.verify import verify
 
 __all__ = [
     "CommonSubexprElimTIR", "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer",
-    "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoopPartition",
-    "LowerIntrin", "NarrowDataType", "PackElements", "PrimFuncPass", "RemoveNoOp", "Simplify",
-    "SkipAssert", "StorageRewrite", "UnrollLoop", "UnswitchBorder", "VectorizeLoop",
+    "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoadAhead",
+    "LoopPartition", "LowerIntrin", "NarrowDataType", "PackElements", "PrimFuncPass", "RemoveNoOp",
+    "Simplify", "SkipAssert", "StorageRewrite", "UnrollLoop", "UnswitchBorder", "VectorizeLoop",
     "prim_func_pass",
 ]
 
@@ -163,6 +164,11 @@ def UnswitchBorder() -> Pass:
 def HoistIfThenElse() -> Pass:
     """Loop unswitching: ask what a loop cannot change before the loop."""
     return _plain("HoistIfThenElse", hoist_if_then_else)
+
+
+def LoadAhead() -> Pass:
+    """Software pipelining: load what an iteration of marked loops begins with one turn early."""
+    return _plain("LoadAhead", load_ahead)
 
 
 def FlattenBuffer() -> Pass:

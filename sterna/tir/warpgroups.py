@@ -38,7 +38,7 @@ and bytes; each time all have come its phase changes from even to odd or back.
     ldmatrix(to, from)         four matrices of 8 x 8 numbers of 16 bits from shared memory into
                                words of the registers of a warp; lane l names the place of row l
     mma(kind, sums, a, b)      sums += a times b: 16 rows, 8 columns and 16 steps in the registers
-                               of a warp
+                               of a warp; of float32 8 steps, and ten bits of each fraction count
     pack_pair(low, high)       uint32: two floats as numbers of 16 bits of the type that `as` names
     copy_chunk(address, from)  16 bytes from shared memory into the device's
     store_word(address, word)  4 bytes into the device's memory

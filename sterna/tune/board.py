@@ -12,16 +12,24 @@ from typing import Any
 
 import numpy as np
 
+from sterna.driver.aot_factory import AOTProgram
 from sterna.ir.module import IRModule
-from sterna.micro.firmware import PER_SECOND, compile_for, expect_counter, run_counted, target_of
+from sterna.micro.firmware import (
+    PER_SECOND,
+    compile_for,
+    compile_small,
+    expect_counter,
+    run_counted,
+)
 from sterna.micro.platforms.boards import find_board
 from sterna.micro.platforms.options import EXAMPLE
 from sterna.micro.project import generate_project
 from sterna.relay.arrays import Array
-from sterna.schedule.choose import deciding
+from sterna.schedule.choose import Scope, deciding
 from sterna.schedule.config import ANSWERS
+from sterna.target import Target
 from sterna.tune.measure import Measured, by_layer, expect_close
-from sterna.tune.network import Answers, Described, answers_text, describe
+from sterna.tune.network import Answers, Described, Questions, answers_text, describe
 from sterna.tune.statistics import LEAST_PAIRS
 
 # How long a program may run in QEMU.
@@ -42,10 +50,11 @@ class BoardBench:
     """A network that is built as firmware again and again, and counted beside itself."""
 
     def __init__(
-        self, mod: IRModule, params: Mapping[str, Any], board: str, inputs: Mapping[str, Array],
-        opt_level: int = 3,
+        self, mod: IRModule, params: Mapping[str, Any], target: Target, board: str,
+        inputs: Mapping[str, Array], opt_level: int = 3,
     ) -> None:
-        self.mod, self.params, self.inputs, self.opt_level = mod, params, inputs, opt_level
+        self.mod, self.params, self.target = mod, params, target
+        self.inputs, self.opt_level = inputs, opt_level
         self.platform, self.board = find_board(board)
         expect_counter(self.board)
         self._ran: dict[str, FirmwareRun] = {}
@@ -68,14 +77,13 @@ class BoardBench:
     def _run(self, answers: Answers) -> FirmwareRun:
         with deciding("network") as asked:
             program = compile_for(
-                self.mod, self.params, self.board, self.opt_level, {ANSWERS: dict(answers)}
+                self.mod, self.params, self.board, self.target, self.opt_level,
+                {ANSWERS: dict(answers)},
             )
-        names = [name for name, _ in program.kernels]
-        target = target_of(self.board)
-        described = describe(program.ir_mod, program.libmod_name, names, target, asked, answers)
+        described = _described(program, self.target, asked, answers)
         with tempfile.TemporaryDirectory(prefix="sterna-board-") as name:
             samples = Path(name) / "inputs.npz"
-            np.savez(samples, **self.inputs)
+            np.savez(samples, **dict[str, Any](self.inputs))
             project = generate_project(self.platform, program, Path(name) / "project", {
                 "board": self.board.name, "project_type": EXAMPLE, "sample_inputs": str(samples),
             })
@@ -84,3 +92,17 @@ class BoardBench:
             finally:
                 project.close()
         return FirmwareRun(described, np.array(counts) / PER_SECOND, list(made.outputs.values()))
+
+
+def questions_of(
+    mod: IRModule, params: Mapping[str, Any], target: Target, opt_level: int = 3
+) -> Questions:
+    """What the schedules of a network for microcontrollers ask; nothing is run."""
+    with deciding("network") as asked:
+        program = compile_small(mod, params, target, opt_level)
+    return _described(program, target, asked, {}).questions
+
+
+def _described(program: AOTProgram, target: Target, asked: Scope, answers: Answers) -> Described:
+    names = [name for name, _ in program.kernels]
+    return describe(program.ir_mod, program.libmod_name, names, target, asked, answers)

@@ -33,6 +33,9 @@ KEPT = 4
 MOST_PAIRS = 200
 # A pair whose shared kernels took so many times as long in one run as in the other says nothing.
 DISTURBED = 1.25
+# Shared kernels that take a smaller part of the network's time tell more of themselves than of the
+# machine.
+LEAST_CONTROL = 0.1
 # How far results may lie from the default's, by the largest of them.
 TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
 
@@ -209,7 +212,7 @@ def by_layer(
     second = np.array([run for _, run in runs])
     changed, new = ours.own_nodes(theirs), theirs.own_nodes(ours)
     calm = np.ones(len(runs))
-    if not changed.all() and first[:, ~changed].sum() > 0:
+    if first[:, ~changed].sum() > LEAST_CONTROL * first.sum():
         calm = second[:, ~new].sum(1) / first[:, ~changed].sum(1)
     kept = np.abs(np.log(calm)) < np.log(DISTURBED)
     if kept.sum() < LEAST_PAIRS:

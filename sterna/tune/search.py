@@ -30,7 +30,7 @@ BY_RANK = 0.02
 # Every so many rounds one tries an answer that changes the graph.
 GRAPH_EVERY = 3
 # How often a candidate is looked at that seems faster and is not known to be.
-LOOKS = 3
+LOOKS = 5
 # A second look: how many standard errors below no gain.
 CONFIRMED = 2.0
 
@@ -230,13 +230,17 @@ class Search:
             return _trial(candidate, None, Verdict.NOT_FASTER, "it made no difference")
         seen = compare(times.incumbent, times.challenger)
         self._learn(candidate.question, candidate.answer, candidate.predicted, seen)
-        key = candidate.question, candidate.answer
+        together = self._look_again((candidate.question, candidate.answer), seen)
+        return _trial(candidate, together, together.verdict)
+
+    def _look_again(self, key: tuple[str, str], seen: Comparison) -> Comparison:
+        """All that was seen of a candidate; it is tried again while that leaves it open."""
         looks = self.looks.setdefault(key, [])
         looks.append(seen)
         together = combined(looks)
         if together.verdict is Verdict.OPEN and together.log_ratio < 0 and len(looks) < LOOKS:
             self.tried.discard(key)
-        return _trial(candidate, together, together.verdict)
+        return together
 
     def _confirm(self, won: Mapping[str, str], now: Measured) -> Measured:
         """Build what won together, time it again, and keep what is faster once more.
@@ -254,6 +258,8 @@ class Search:
             if seen.log_ratio + CONFIRMED * seen.error < 0:
                 kept[question] = answer
                 self.ratios[question] = seen.ratio * self.ratios.get(question, 1.0)
+            else:
+                self._look_again((question, answer), seen)
         if not kept:
             return now
         self.incumbent |= kept

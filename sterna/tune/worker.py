@@ -53,8 +53,8 @@ def read_comparing(folder: Path) -> Comparing:
     board = _about(folder)["board"]
     if board is None:
         return read_network(folder)
-    return BoardBench(_module(folder), _params(folder), board, read_inputs(folder),
-                      _about(folder)["opt_level"])
+    return BoardBench(_module(folder), _params(folder), read_target(folder), board,
+                      read_inputs(folder), _about(folder)["opt_level"])
 
 
 def read_network(folder: Path) -> Bench:

@@ -6,6 +6,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sterna as tvm
+from sterna import te
 from sterna.ir import build
 from sterna.ir.build import call_intrinsic, cast
 from sterna.ir.expr import Expr
@@ -307,3 +309,38 @@ def test_multiply_and_add_is_fused() -> None:
                       [("float32", each) for each in (a, b, c)], 4)
     exact = (a.astype("longdouble") * b + c).astype("float32")
     np.testing.assert_array_equal(got, exact)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16", "int32", "uint8", "uint32"])
+def test_vectors_are_divided_exactly(dtype: str) -> None:
+    """The largest and smallest numbers, quotients just below a whole, and any others."""
+    info, rng = np.iinfo(dtype), np.random.default_rng(3)
+    edges = np.array([info.min, info.min + 1, info.max - 1, info.max, 1, 2, 3, 7], dtype)
+    over, under = (each.ravel() for each in np.meshgrid(edges, edges))
+    near = rng.integers(1, info.max // 3, 512).astype(dtype)
+    over = np.concatenate([over, near * 3 - 1, rng.integers(info.min, info.max, 4096)])
+    under = np.concatenate([under, near, rng.integers(1, info.max, 4096)])
+    over, under = over.astype(dtype), under.astype(dtype)
+    under[under == 0] = 1
+    if info.min < 0:
+        over[(over == info.min) & (under == -1)] = info.max
+    shape = over.shape
+    a, b = (te.placeholder(shape, dtype, name=name) for name in "ab")
+    rounds = (tvm.tir.truncdiv, tvm.tir.truncmod, tvm.tir.floordiv, tvm.tir.floormod)
+
+    def divided(way: Callable[..., Expr]) -> te.Tensor:
+        return te.compute(shape, lambda i: way(a[i], b[i]), name=way.__name__)
+
+    made = [divided(way) for way in rounds]
+    schedule = te.create_schedule([each.op for each in made])
+    for each in made:
+        _, lane = schedule[each].split(each.op.axis[0], factor=8)
+        schedule[each].vectorize(lane)
+    outs = [tvm.nd.empty(shape, dtype) for _ in made]
+    run = tvm.build(schedule, [a, b, *made], target="llvm")
+    run(tvm.nd.array(over), tvm.nd.array(under), *outs)
+    wide, by = over.astype("int64"), under.astype("int64")
+    cut = np.abs(wide) // np.abs(by) * np.sign(wide) * np.sign(by)
+    wanted = [cut, wide - cut * by, wide // by, wide % by]
+    for out, want in zip(outs, wanted, strict=True):
+        np.testing.assert_array_equal(out.numpy(), want.astype(dtype))

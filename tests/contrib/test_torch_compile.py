@@ -49,6 +49,27 @@ def test_weights_are_constants_until_they_change() -> None:
         torch.testing.assert_close(compiled(longer), net(longer))
 
 
+def test_one_program_over_symbols_serves_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    built: list[Any] = []
+    build = torch_compile._build_open
+    monkeypatch.setattr(
+        torch_compile, "_build_open",
+        lambda program, options: built.append(build(program, options)) or built[-1],
+    )
+    monkeypatch.delattr(torch_compile, "_build")
+    net = Net()
+    compiled = torch.compile(net, backend=backend, options=QUICK, dynamic=True)
+    for rows in (2, 5, 7):
+        x = torch.randn(rows, 4)
+        with torch.no_grad():
+            torch.testing.assert_close(compiled(x), net(x))
+        given, same = x.clone().requires_grad_(), x.clone().requires_grad_()
+        compiled(given).square().sum().backward()
+        net(same).square().sum().backward()
+        torch.testing.assert_close(given.grad, same.grad)
+    assert [each.is_symbolic for each in built] == [True] * 3  # inference, forward, backward
+
+
 def test_inputs_that_a_graph_writes_to_are_written_to() -> None:
     def step(x: Any, state: Any) -> Any:
         state.add_(x)

@@ -29,7 +29,8 @@ def make_driver(folder: Path, *options: str) -> None:
 
 def run(words: list[str | Path], folder: Path) -> subprocess.CompletedProcess[str]:
     """A program that finds the driver of a folder."""
-    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "STANDIN_DEVICES": "2"}
+    env = {**os.environ, "LD_LIBRARY_PATH": str(folder), "STANDIN_DEVICES": "2",
+           "STANDIN_SECOND": "8.6"}
     return subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True)
 
 

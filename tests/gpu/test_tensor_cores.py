@@ -123,6 +123,28 @@ def test_float32_goes_to_tensor_cores_where_the_target_allows_it(
     assert made.spilled_bytes == 0 and "serialized" not in made.words
 
 
+@requires_ptxas
+def test_warps_of_other_gpus_multiply_tf32() -> None:
+    ptx, _ = build(dense(100, 136, 520, "float32"), "cuda -arch=sm_80 -tf32=1")
+    assert "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32" in ptx and "cp.async.cg" in ptx
+    assert assemble(ptx, "sm_80").spilled_bytes == 0
+
+
+@requires_ptxas
+@pytest.mark.parametrize("shape", [(512, 1024, 1024), (4096, 4096, 512)])
+def test_three_products_of_tf32_stand_for_one(shape: tuple[int, int, int]) -> None:
+    """One kernel writes the rests of the weights; the other multiplies out of registers."""
+    ptx, _ = build(dense(*shape, "float32"), f"{HOPPER} -tf32=3")
+    assert ptx.count(".entry") == 2 and "k8.f32.tf32.tf32" in ptx
+    made = assemble(ptx, "sm_90a")
+    assert made.spilled_bytes == 0 and "serialized" not in made.words
+
+
+def test_one_or_three_products_of_tf32_are_allowed() -> None:
+    with pytest.raises(ValueError, match="-tf32=2: how many products of tf32"):
+        tvm.target.Target(f"{HOPPER} -tf32=2")
+
+
 @pytest.mark.parametrize("shape", [(49, 500, 4607), (64, 64, 12)])
 def test_rows_that_are_no_whole_chunks_go_another_way(shape: tuple[int, int, int]) -> None:
     """Copies take rows of multiples of 16 bytes."""

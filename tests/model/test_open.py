@@ -165,6 +165,10 @@ def test_long_loops_stay_loops() -> None:
         found = compiled(np.zeros(2, "float32"), np.array(most), np.array(True))
         np.testing.assert_array_equal(found, [2 * most] * 2)
     assert compiled.compiled == 1
+    compiled.set_limits(calls=1000)
+    with pytest.raises(RuntimeError, match="more than 1000 calls, the limit that is set"):
+        compiled(np.zeros(2, "float32"), np.array(20_000), np.array(True))
+    assert compiled(np.zeros(2, "float32"), np.array(3), np.array(True)).tolist() == [6, 6]
 
 
 @pytest.mark.parametrize("backwards", [0, 1])

@@ -52,3 +52,12 @@ def test_products(shape: tuple[int, int, int], turned: bool) -> None:
     for way in WAYS:
         got = run(func, [a, given], {"free operand": way})
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4, err_msg=way)
+
+
+@pytest.mark.parametrize("batch", [(), (3,)])
+@pytest.mark.parametrize("way", ["dot products", "streamed"])
+def test_threads_share_the_columns_of_one_row(way: str, batch: tuple[int, ...]) -> None:
+    func = product(1, 512, 1000, way == "dot products", batch)
+    with PassContext(opt_level=3, config={ANSWERS: {"free operand": way}}):
+        made = relay.build(sterna.IRModule.from_expr(func), target="llvm -num-cores=8")
+    assert "parallel" in made.get_lib().get_source("ll")

@@ -92,6 +92,8 @@ def test_what_a_machine_says_to_llvm() -> None:
     assert (arm.triple, arm.float_abi) == ("thumb-unknown-none-eabihf", "hard")
     assert machine_of(Target("llvm -mtriple=wasm32 -vector-width=256")).vector_bits == 256
     assert machine_of(Target("llvm -mtriple=wasm32 -num-cores=3")).cores == 3
+    told = machine_of(Target("llvm -mcpu=native -l1_cache_size_bytes=4096 -l2_cache_size_bytes=9"))
+    assert (told.l1_bytes, told.l2_bytes) == (4096, 9), "what is told counts, whatever is here"
 
 
 def a_host(monkeypatch: pytest.MonkeyPatch, triple: str, cpu: str, *features: str) -> None:

@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import autotvm, relay, te
+from sterna import autotvm, micro, relay, te
 from sterna.autotvm.space import FallbackConfigEntity
 from tests.schedule.implemented import run_built
+from tests.support import require_program
 
 TARGET = tvm.target.Target("llvm -mcpu=native")
 
@@ -183,10 +184,59 @@ def test_layers_of_a_network(tmp_path: Path) -> None:
     log = tmp_path / "layers.log"
     search = autotvm.XGBTuner(layer)
     search.tune(2, autotvm.measure_option(), callbacks=[autotvm.callback.log_to_file(log)])
-    layer.network.worker.close()
+    layer.network.close()
     given = rng.standard_normal((1, 8, 9, 9)).astype("float32")
     with tvm.transform.PassContext(opt_level=3):
         want = run_built(relay.build(mod, target=TARGET), x=given)
     with autotvm.apply_history_best(log), tvm.transform.PassContext(opt_level=3):
         got = run_built(relay.build(mod, target=TARGET), x=given)
     np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
+
+
+def test_layers_for_a_board_are_counted(tmp_path: Path) -> None:
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    x = relay.var("x", shape=(1, 4, 6, 6))
+    weight = relay.const(np.ones((8, 4, 3, 3), "float32"))
+    mod = tvm.IRModule.from_expr(relay.nn.conv2d(x, weight, padding=1))
+    target = tvm.target.Target("c -mcpu=cortex-m4")
+    layer = next(each for each in autotvm.task.extract_from_program(mod["main"], {}, target)
+                 if " * " in each.scope)
+    with pytest.raises(ValueError, match="does not run here; LocalRunner"):
+        layer.network.compare({}, 0.0)
+    loader = micro.AutoTvmModuleLoader("baremetal", {"board": "mps2_an386"})
+    option = autotvm.measure_option(
+        autotvm.LocalBuilder(build_func=micro.autotvm_build_func),
+        autotvm.LocalRunner(number=1, repeat=1, module_loader=loader),
+    )
+    log = tmp_path / "layers.log"
+    autotvm.RandomTuner(layer).tune(1, option, callbacks=[autotvm.callback.log_to_file(log)])
+    layer.network.close()
+    ((_, result),) = autotvm.record.load_from_file(log)
+    assert result.error_no == 0 and 1e-5 < result.costs[0] < 1e-3, "instructions as nanoseconds"
+    with pytest.raises(ValueError, match="there is no board 'mps9'"):
+        micro.AutoTvmModuleLoader("baremetal", {"board": "mps9"})
+
+
+def test_graph_tuners_write_the_best(tmp_path: Path) -> None:
+    task = autotvm.task.create("tests/matmul", args=(8, 8, 8), target=TARGET)
+    costs = {0: 2.0, 1: 1.0, 2: 3.0}
+    records = [
+        (autotvm.MeasureInput(TARGET, task, task.config_space.get(point)),
+         autotvm.MeasureResult((cost,), 0, 0.1, 0.0)) for point, cost in costs.items()
+    ]
+    x = relay.var("x", shape=(8, 8))
+    tuner = autotvm.graph_tuner.DPTuner(relay.Function((x,), x), {"x": (8, 8)}, records, [], TARGET)
+    tuner.benchmark_layout_transform(min_exec_num=100)
+    with pytest.raises(RuntimeError, match="call run"):
+        tuner.write_opt_sch2record_file(tmp_path / "best.log")
+    tuner.run()
+    tuner.write_opt_sch2record_file(tmp_path / "best.log")
+    ((asked, _),) = autotvm.record.load_from_file(tmp_path / "best.log")
+    assert asked.config.index == 1
+    with autotvm.apply_graph_best(str(tmp_path / "best.log")), TARGET:
+        matmul(8, 8, 8)
+    with autotvm.FallbackContext():
+        matmul(8, 8, 8)
+    with pytest.raises(ValueError, match="no input 'y'; it has x"):
+        autotvm.graph_tuner.PBQPTuner(relay.Function((x,), x), {"y": (8, 8)}, [], [], TARGET)

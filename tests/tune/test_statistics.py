@@ -3,9 +3,12 @@
 import math
 import random
 
+import numpy as np
 import pytest
 
 from sterna.tune.correction import Correction
+from sterna.tune.measure import by_layer
+from sterna.tune.network import Described, Questions
 from sterna.tune.statistics import Comparison, Verdict, combined, compare
 
 
@@ -54,3 +57,14 @@ def test_expected_improvement() -> None:
     far = correction.expected("a/tile", "4 x 8", 10.0)
     assert near.gain > far.gain >= 0.0
     assert math.isfinite(far.mean)
+
+
+@pytest.mark.parametrize(("shared", "ratio"), [(0.5, 0.9), (0.001, 1.8)])
+def test_what_is_shared_is_the_control_where_it_is_enough(shared: float, ratio: float) -> None:
+    """The machine is twice as slow in the second runs, as the shared kernel says."""
+    questions = Questions({}, {}, {})
+    ours = Described(questions, ("layer", "rest"), ("old", "same"))
+    theirs = Described(questions, ("layer", "rest"), ("new", "same"))
+    pairs = [(np.array([1.0, shared]), np.array([1.8, 2 * shared]))] * 8
+    found = by_layer(ours, theirs, pairs).layers["layer"]
+    assert compare(found.incumbent, found.challenger).ratio == pytest.approx(ratio)

@@ -155,11 +155,17 @@ class ModuleWriter:
             *self.functions,
             *self._declarations.values(),
             "",
-            _ATTRIBUTE_TEXT,
+            self._attributes(),
             *[f"!{number} = {text}" for text, number in self._metadata.items()],
             "",
         ]
         return "\n".join(parts)
+
+    def _attributes(self) -> str:
+        order = self.options.instruction_order
+        if not order:
+            return _ATTRIBUTE_TEXT
+        return _ATTRIBUTE_TEXT.replace(" }", f' "tune-cpu"="{order}" }}')
 
 
 class FunctionWriter:

@@ -256,10 +256,10 @@ class ExprEmitter:
         if power and number is not None and (unsigned or floors):
             return self._by_power_of_two(dtype, a, number, wants_quotient, unsigned)
         b = self._safe_divisor(expr, self.expr(expr.b))
-        type_name = value_type(dtype)
+        if unsigned and wants_quotient:
+            return self._quotient(dtype, "u", a, b)
         if unsigned:
-            name = "udiv" if wants_quotient else "urem"
-            return self.writer.value(f"{name} {type_name} {a}, {b}")
+            return self._remainder(dtype, "u", a, b)
         if self._may_overflow(expr):
             return self._divide_any(dtype, a, b, wants_quotient, floors)
         return self._divide_signed(dtype, a, b, wants_quotient, floors)
@@ -305,9 +305,11 @@ class ExprEmitter:
     def _divide_signed(self, dtype: DataType, a: str, b: str, quotient: bool, floors: bool) -> str:
         kind, value = value_type(dtype), self.writer.value
         if not floors:
-            return value(f"{'sdiv' if quotient else 'srem'} {kind} {a}, {b}")
+            return self._quotient(dtype, "s", a, b) if quotient else self._remainder(
+                dtype, "s", a, b
+            )
         flags = vector_type("i1", dtype.lanes)
-        remainder = value(f"srem {kind} {a}, {b}")
+        remainder = self._remainder(dtype, "s", a, b)
         signs = value(f"xor {kind} {remainder}, {b}")
         differ = value(f"icmp slt {kind} {signs}, {convert.zero(dtype)}")
         rest = value(f"icmp ne {kind} {remainder}, {convert.zero(dtype)}")
@@ -315,9 +317,35 @@ class ExprEmitter:
         if not quotient:
             moved = value(f"add {kind} {remainder}, {b}")
             return self.select(below, dtype.lanes, dtype, moved, remainder)
-        towards_zero = value(f"sdiv {kind} {a}, {b}")
+        towards_zero = self._quotient(dtype, "s", a, b)
         step = value(f"sext {flags} {below} to {kind}")
         return value(f"add {kind} {towards_zero}, {step}")
+
+    def _quotient(self, dtype: DataType, sign: str, a: str, b: str) -> str:
+        """Rounded towards zero. sign: s or u, of integers with one or without.
+
+        Few processors divide vectors of integers. They are divided as floats of so many more
+        digits that what is cut off of the quotient is never a whole.
+        """
+        kind, value = value_type(dtype), self.writer.value
+        if not self._divides_as_floats(dtype, b):
+            return value(f"{sign}div {kind} {a}, {b}")
+        floats = vector_type("double" if dtype.bits == 32 else "float", dtype.lanes)
+        over, under = (value(f"{sign}itofp {kind} {each} to {floats}") for each in (a, b))
+        ratio = value(f"fdiv {floats} {over}, {under}")
+        return value(f"fpto{sign}i {floats} {ratio} to {kind}")
+
+    def _remainder(self, dtype: DataType, sign: str, a: str, b: str) -> str:
+        kind, value = value_type(dtype), self.writer.value
+        if not self._divides_as_floats(dtype, b):
+            return value(f"{sign}rem {kind} {a}, {b}")
+        whole = value(f"mul {kind} {self._quotient(dtype, sign, a, b)}, {b}")
+        return value(f"sub {kind} {a}, {whole}")
+
+    def _divides_as_floats(self, dtype: DataType, divisor: str) -> bool:
+        """Whether it is faster than lane by lane; division by constants is multiplication."""
+        fits = dtype.lanes > 1 and dtype.bits in (8, 16, 32) and divisor.startswith("%")
+        return fits and self.module.options.instructions.vector_registers.divides_float64
 
     # ---- vectors ----
 

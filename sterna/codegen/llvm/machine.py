@@ -29,6 +29,8 @@ class LLVMOptions:
     """The types of matrices that are multiplied in tiles; see tiles.py."""
     needs: str = ""
     """What loaders are told of the processor that the code needs; empty: nothing."""
+    instruction_order: str = ""
+    """The processor in whose order instructions are put; empty: that of cpu."""
 
     @staticmethod
     @functools.cache

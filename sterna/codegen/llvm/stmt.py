@@ -19,6 +19,7 @@ from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.effects import calls
 from sterna.tir.stmt import (
+    LOADS_AHEAD,
     STAYS_ROLLED,
     Allocate,
     AssertStmt,
@@ -276,7 +277,13 @@ class StmtEmitter(PackedEmitter):
             hint = self.module.metadata('!{!"llvm.loop.unroll.full"}')
         elif stmt.annotations.get(STAYS_ROLLED):
             hint = self.module.metadata('!{!"llvm.loop.unroll.disable"}')
-        self._serial(stmt.var, stmt.min, stmt.extent, hint, lambda: self.stmt(stmt.body))
+        self._serial(stmt.var, stmt.min, stmt.extent, hint, lambda: self._turn(stmt))
+
+    def _turn(self, loop: For) -> None:
+        """An iteration; past a fence, which is no instruction, LLVM moves no loads to the next."""
+        self.stmt(loop.body)
+        if loop.annotations.get(LOADS_AHEAD):
+            self.writer.emit('fence syncscope("singlethread") release')
 
     def _serial(
         self, var: Var, start: Expr, extent: Expr, hint: str | None, body: Callable[[], None]

@@ -32,7 +32,7 @@ _SHAPES = {
 }
 """By the type of factors: the products that there are, m, n and k. Of float32 that is tf32."""
 _FACTOR_NEEDS = {
-    "float16": Needs(70, 60), "int8": Needs(72, 63), "uint8": Needs(72, 63),
+    "float16": Needs(70, 63), "int8": Needs(72, 63), "uint8": Needs(72, 63),
     "bfloat16": Needs(80, 70), "float32": Needs(80, 70),
 }
 _PARTS = {MATRIX_A: "a", MATRIX_B: "b", ACCUMULATOR: "c"}
@@ -331,9 +331,9 @@ def _wait(emitter: Any, expr: Call) -> str:
 _COPIES = Needs(80, 70)
 FRAGMENTS = {
     F.FILL: DeviceIntrinsic(_fill),
-    F.LOAD: DeviceIntrinsic(_load, Needs(70, 60)),
-    F.STORE: DeviceIntrinsic(_store, Needs(70, 60)),
-    F.MULTIPLY: DeviceIntrinsic(_multiply, Needs(70, 60)),
+    F.LOAD: DeviceIntrinsic(_load, Needs(70, 63)),
+    F.STORE: DeviceIntrinsic(_store, Needs(70, 63)),
+    F.MULTIPLY: DeviceIntrinsic(_multiply, Needs(70, 63)),
     F.PTX_MMA: DeviceIntrinsic(_ptx_mma),
     F.PTX_LDMATRIX: DeviceIntrinsic(_ptx_ldmatrix, Needs(75, 65)),
     F.PTX_CP_ASYNC: DeviceIntrinsic(_ptx_cp_async, _COPIES),

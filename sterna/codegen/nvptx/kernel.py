@@ -26,6 +26,7 @@ from sterna.ir import build
 from sterna.ir.expr import BinaryExpr, Call, Expr, Min, Select, Var
 from sterna.ir.node import Node
 from sterna.support.dtype import DataType
+from sterna.support.errors import HostOnlyError
 from sterna.tir.effects import calls
 from sterna.tir.fragments import Fragment, fragments_in, is_fragment
 from sterna.tir.in_place import overlapping
@@ -316,7 +317,7 @@ class KernelEmitter(StmtEmitter):
 
     def check(self, stmt: AssertStmt) -> None:
         """An assertion, which a kernel cannot make."""
-        raise ValueError(
+        raise HostOnlyError(
             f"{self.name}: a kernel on a device cannot end with an error, as it should unless "
             f"{stmt.condition}: {stmt.message}"
         )
@@ -353,7 +354,7 @@ class KernelEmitter(StmtEmitter):
             if written is not None:
                 return written
         if expr.op in _OF_THE_HOST:
-            raise ValueError(
+            raise HostOnlyError(
                 f"{self.name}: a kernel on a device cannot {expr.op}: {str(expr)[:200]}"
             )
         return super()._call(expr)

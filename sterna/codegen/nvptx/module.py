@@ -26,7 +26,9 @@ class DeviceModule(ModuleWriter):
         options = LLVMOptions(TRIPLE, architecture.name, "", level, instructions=instructions)
         super().__init__(options, "kernels")
         self.architecture = architecture
-        self.version = architecture.least_version
+        self.version = 0
+        self.uses_special = False
+        """Whether it uses what later GPUs need not have."""
 
     @property
     def abilities(self) -> Abilities:
@@ -47,6 +49,12 @@ class DeviceModule(ModuleWriter):
                 f"build it for another GPU (-arch), or without {what}"
             )
         self.version = max(self.version, needs.version)
+        self.uses_special |= bool(needs.only)
+
+    @property
+    def least(self) -> Architecture:
+        """The GPU that the program is for: later ones run it too unless it uses special things."""
+        return self.architecture if self.uses_special else self.architecture.plain
 
 
 def generate(kernels: Sequence[PrimFunc], arch: str, level: int = 3) -> str:
@@ -58,4 +66,6 @@ def generate(kernels: Sequence[PrimFunc], arch: str, level: int = 3) -> str:
     for kernel in kernels:
         emitter = KernelEmitter(module, kernel.name)
         module.functions.append(emitter.kernel(expand_tiles(kernel)))
-    return assemble(module.text(), module.options.cpu, f"+ptx{module.version}", level)
+    least = module.least
+    version = max(module.version, least.least_version)
+    return assemble(module.text(), least.name, f"+ptx{version}", level)

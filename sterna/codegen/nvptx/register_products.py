@@ -10,7 +10,8 @@ from sterna.codegen.nvptx.warpgroups import write_asm
 from sterna.ir import build
 from sterna.ir.expr import Call, StringImm
 
-_NAMES = {"bfloat16": "bf16", "float16": "f16"}
+# How PTX calls types of operands, and how many of them a product takes along the sum.
+_NAMES = {"bfloat16": ("bf16", 16), "float16": ("f16", 16), "float32": ("tf32", 8)}
 _WORDS = 4
 
 
@@ -19,7 +20,7 @@ def _wgmma_registers(emitter: Any, expr: Call) -> str:
     assert isinstance(kind, StringImm)
     columns, adds, along = (build.int_value(expr.args[place]) for place in (1, 5, 6))
     assert columns is not None
-    name, count = _NAMES[kind.value], columns // 2
+    (name, depth), count = _NAMES[kind.value], columns // 2
     sums, words, b = (emitter.expr(expr.args[place]) for place in (2, 3, 4))
 
     def places(of: str, register: str, number: int) -> list[str]:
@@ -40,9 +41,10 @@ def _wgmma_registers(emitter: Any, expr: Call) -> str:
     inside = ", ".join(f"${place}" for place in range(count))
     given = ", ".join(f"${count + place}" for place in range(_WORDS))
     scale = "p" if adds is None else str(adds)
+    order = "" if kind.value == "float32" else f", {along}"
     text = (
-        f"wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{name}.{name} {{{inside}}}, "
-        f"{{{given}}}, ${count + _WORDS}, {scale}, 1, 1, {along};"
+        f"wgmma.mma_async.sync.aligned.m64n{columns}k{depth}.f32.{name}.{name} {{{inside}}}, "
+        f"{{{given}}}, ${count + _WORDS}, {scale}, 1, 1{order};"
     )
     tied = [str(number) for number in range(count)]
     inputs = ["r"] * _WORDS + ["l"]
@@ -94,6 +96,13 @@ def _loaded(emitter: Any, expr: Call, text: str, source: str, count: int) -> str
         value = emitter.writer.value(f"extractvalue {result} {made}, {number}")
         place = emitter.writer.value(f"getelementptr inbounds float, ptr {to}, i64 {number}")
         emitter.writer.emit(f"store float {value}, ptr {place}, align 4")
+    return zero(expr.dtype)
+
+
+def _load_float(emitter: Any, expr: Call) -> str:
+    to, source = (emitter.expr(arg) for arg in expr.args)
+    made = write_asm(emitter, "ld.shared.f32 $0, [$1];", "=f,r", f"i32 {source}", result="float")
+    emitter.writer.emit(f"store float {made}, ptr {to}, align 4")
     return zero(expr.dtype)
 
 
@@ -170,6 +179,7 @@ def _floats(name: str) -> Callable[[Any, Call], str]:
 REGISTER_PRODUCTS = {
     "wgmma_registers": DeviceIntrinsic(_wgmma_registers, Needs(90, 83, only=("sm_90a",))),
     "settle": DeviceIntrinsic(_settle),
+    "load_float": DeviceIntrinsic(_load_float),
     "load_pair": DeviceIntrinsic(_load_pair),
     "fetch_quad": DeviceIntrinsic(_fetch_quad),
     "keep_words": DeviceIntrinsic(_keep_words),

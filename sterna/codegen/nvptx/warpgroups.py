@@ -194,14 +194,14 @@ def _ldmatrix(emitter: Any, expr: Call) -> str:
 def _mma(emitter: Any, expr: Call) -> str:
     kind = expr.args[0]
     assert isinstance(kind, StringImm)
-    name, writer = _KINDS[kind.value][0], emitter.writer
+    (name, depth), writer = _KINDS[kind.value], emitter.writer
     sums, a, b = (emitter.expr(arg) for arg in expr.args[1:])
     places = array_of(emitter, "float", sums, 4)
     words = [*array_of(emitter, "i32", a, 4), *array_of(emitter, "i32", b, 2)]
     given = [f"i32 {writer.value(f'load i32, ptr {word}, align 4')}" for word in words]
     given += [f"float {writer.value(f'load float, ptr {place}, align 4')}" for place in places]
     text = (
-        f"mma.sync.aligned.m16n8k16.row.col.f32.{name}.{name}.f32 "
+        f"mma.sync.aligned.m16n8k{depth}.row.col.f32.{name}.{name}.f32 "
         f"{box(0, 4)}, {box(4, 4)}, {box(8, 2)}, {box(0, 4)};"
     )
     made = writer.value(

@@ -12,6 +12,7 @@ from sterna.ir import build
 from sterna.ir import expr as E
 from sterna.ir.expr import Expr
 from sterna.support.dtype import DataType
+from sterna.support.errors import HostOnlyError
 from sterna.tir import stmt as S
 from sterna.tir.passes.split_host_device import launch_of
 from sterna.tir.stmt import PrimFunc
@@ -124,7 +125,7 @@ class KernelWriter(FunctionWriter):
         )
 
     def check(self, stmt: S.AssertStmt) -> None:
-        raise CodegenError(
+        raise HostOnlyError(
             f"{self.func.name}: a kernel on a device cannot end with an error, as it should unless "
             f"{stmt.condition}: {stmt.message}"
         )
@@ -158,7 +159,7 @@ class KernelWriter(FunctionWriter):
 
     def _math(self, name: str, expr: E.Call, lane: str) -> Text:
         if name == "nextafter" and is_small(expr.dtype):
-            raise CodegenError(f"OpenCL has no nextafter of {expr.dtype}: {expr}")
+            raise HostOnlyError(f"OpenCL has no nextafter of {expr.dtype}: {expr}")
         text = f"{RENAMED.get(name, name)}({self.args(expr.args, lane)})"
         return self.rounded(text, expr.dtype, ATOM)
 
@@ -179,7 +180,7 @@ class KernelWriter(FunctionWriter):
         if expr.op == "prefetch":
             return "0", ATOM
         if expr.op in ("call_packed", "call_extern", "address_of", "try_call"):
-            raise CodegenError(
+            raise HostOnlyError(
                 f"{self.func.name}: a kernel on a device cannot {expr.op}: {str(expr)[:200]}"
             )
         return super().call_function(expr, lane)

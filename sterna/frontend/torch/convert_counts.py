@@ -98,6 +98,9 @@ def mode(x: RelayExpr, dim: int = -1, keepdim: bool = False) -> list[RelayExpr]:
     """The smallest of the most frequent elements along an axis, and its last place."""
     if not rank_of(x):
         return [x, constant(0, "int64")]
+    if dtype_of(x) == "bool":
+        value, place = mode(cast(x, "uint8"), dim, keepdim)
+        return [cast(value, "bool"), place]
     at = axis_of(dim, rank_of(x))
     extent = shape_of(x)[at]
     same = call("equal", call("expand_dims", x, at), call("expand_dims", x, at + 1))

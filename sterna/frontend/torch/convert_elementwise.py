@@ -149,7 +149,8 @@ _COPIES = (
 
 def _keeping(name: str, operator: str, only_floats: bool) -> None:
     def convert(x: RelayExpr) -> RelayExpr:
-        return x if only_floats and not is_float(x) else call(operator, x)
+        same = dtype_of(x) == "bool" or (only_floats and not is_float(x))
+        return x if same else call(operator, x)
 
     aten(name)(convert)
 

@@ -4,6 +4,7 @@ import sys
 
 from sterna.frontend.format import Format
 from sterna.frontend.known_formats import first_in_zip
+from sterna.frontend.torch.program import Program
 
 # Names of what archives of PyTorch begin with, behind a folder of the archive's own name.
 _PARTS = (b"/data.pkl", b"/archive_format", b"/.format_version", b"/byteorder", b"/version")
@@ -19,7 +20,9 @@ def _sniff(head: bytes) -> bool:
 
 
 def _takes(model: object) -> bool:
-    """Whether an object is a module, a script or an exported program; torch is loaded then."""
+    """Whether an object is a program, or a module, script or export, when torch is loaded."""
+    if isinstance(model, Program):
+        return True
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(
         model, torch.nn.Module | torch.export.ExportedProgram | torch.jit.ScriptFunction

@@ -68,6 +68,7 @@ class ProgramImporter(GraphImporter):
         self.given.expect_fitting({one.name: one.shape for one in tensors})
         for one in tensors:
             self.add_input(one.name, one.shape, partial(_same, one.dtype))
+        self._bind_numbers()
         for weight in state:
             self._add_state(weight)
         try:
@@ -82,6 +83,20 @@ class ProgramImporter(GraphImporter):
         if weight.name not in self.weight_names:  # layers may share one
             self.add_weight(weight.name, weight.read)
         self.values[weight.value] = self.values[weight.name]
+
+    def _bind_numbers(self) -> None:
+        """Numbers among the inputs that are extents of tensors."""
+        extents: dict[str, Dim] = {}
+        for one in self.program.inputs:
+            given = self.given.shapes.get(one.name, ())
+            extents.update(
+                {name: dim for name, dim in zip(one.shape or (), given, strict=False)
+                 if isinstance(name, str)}
+            )
+        for one in self.program.inputs:
+            if one.is_number and one.symbol in extents:
+                self.values[one.name] = as_tensor(extents[one.symbol])
+                self.extents[one.name] = extents[one.symbol]
 
     def _add_state(self, weight: Weight) -> None:
         """A buffer that the model changes: the caller gives it, and gets the new value back."""

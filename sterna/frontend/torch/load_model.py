@@ -30,6 +30,8 @@ def import_program(program: Program, options: ImportOptions) -> Graph:
 
 def read(model: Any, options: ImportOptions) -> Program:
     """The program of a model; a .pt2 file is read without PyTorch."""
+    if isinstance(model, Program):
+        return model
     if not isinstance(model, str | os.PathLike | bytes | bytearray | memoryview):
         return _live(model, options)
     archive = Archive(model if isinstance(model, str | os.PathLike) else bytes(model))

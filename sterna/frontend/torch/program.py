@@ -81,6 +81,8 @@ class ProgramInput:
     dtype: str
     shape: Sequence[NamedDim] | None
     is_number: bool = False
+    symbol: str = ""
+    """Of a number: the open extent that it is."""
 
 
 @dataclass(frozen=True, slots=True)

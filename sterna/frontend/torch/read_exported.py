@@ -88,7 +88,7 @@ def _input(node: Any, spec: Any) -> list[ProgramInput]:
         return [ProgramInput(node.name, dtype_name(value.dtype), shape_of(value))]
     if hasattr(spec, "value"):  # a number or a text, which the program has taken in
         return []
-    return [ProgramInput(node.name, "int64", (), is_number=True)]
+    return [ProgramInput(node.name, "int64", (), is_number=True, symbol=str(value))]
 
 
 def shape_of(value: Any) -> tuple[NamedDim, ...]:

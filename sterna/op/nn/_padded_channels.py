@@ -30,6 +30,8 @@ LARGE_WINDOW = 25
 # How much longer products take with weights that no tile's width divides, as they are not packed,
 # where these do not stay in the first cache.
 RAGGED = 2.0
+# Vectors side by side of the widest tile of a dense layer.
+WIDEST = 4
 
 
 def has_few_channels(channels: int, window: int) -> bool:
@@ -105,7 +107,7 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     if lanes is None or kinds is None:
         return None
     units = kinds[1].concrete_shape[0]
-    described = None if units % (lanes // 2) == 0 else find("nn.dense").contraction.describe
+    described = None if _fill_vectors(units, lanes) else find("nn.dense").contraction.describe
     made = None if described is None else described(attrs, *kinds)
     more = 0 if made is None or made.macs == 0 else _padding(made, lanes, target)
     if not more:
@@ -114,6 +116,14 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     wider = call("nn.dense", args[0], _widened(args[1], 0, more), **own)
     last = kinds[0].ndim - 1
     return call("strided_slice", wider, begin=(0,), end=(units,), axes=(last,))
+
+
+def _fill_vectors(units: int, lanes: int) -> bool:
+    """Whether halves of vectors divide units, and more than one of them is a tile's width."""
+    half = lanes // 2
+    return units == half or any(
+        units % width == 0 for width in range(2 * half, WIDEST * lanes + 1, half)
+    )
 
 
 def _known_floats(attrs: Any, args: tuple[RelayExpr, ...]) -> list[TensorType] | None:

@@ -267,3 +267,5 @@ _RULES: dict[type, Callable[[Matcher, Any, RelayExpr], bool]] = {
     AttrPattern: Matcher._attrs,
     DominatorPattern: Matcher._dominator,
 }
+
+DFPattern.matches = staticmethod(match)

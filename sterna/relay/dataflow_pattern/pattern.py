@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from sterna.ir.types import Type
 from sterna.relay.expr import RelayExpr
@@ -61,17 +61,17 @@ class DFPattern:
 
     def match(self, expr: RelayExpr) -> bool:
         """Whether an expression is what this says."""
-        from sterna.relay.dataflow_pattern.matcher import match
-
-        return match(self, expr)
+        return DFPattern.matches(self, expr)
 
     def partition(
         self, expr: RelayExpr, attrs: Mapping[str, Any] | None = None, check: Check | None = None
     ) -> RelayExpr:
         """The expression with each match as a call of a function; see partition."""
-        from sterna.relay.dataflow_pattern.rewriter import partition
+        return DFPattern.cut(self, expr, attrs, check)
 
-        return partition(self, expr, attrs, check)
+    # What both do; matcher.py and rewriter.py set them.
+    matches: ClassVar[Callable[..., bool]]
+    cut: ClassVar[Callable[..., RelayExpr]]
 
 
 def _expect_pattern(value: Any) -> DFPattern:

@@ -163,3 +163,6 @@ def _name_of(expr: RelayExpr) -> str:
     if isinstance(expr, TupleGetItem):
         return f"TupleGetItem{expr.index}_"
     return "Tuple_" if isinstance(expr, Tuple) else ""
+
+
+DFPattern.cut = staticmethod(partition)

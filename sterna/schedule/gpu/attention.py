@@ -21,7 +21,7 @@ from sterna.schedule.choose import choose
 from sterna.schedule.gpu.attention_tile import Shape
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.gpu.strided import Strided, strided
-from sterna.schedule.gpu.transposed_result import moved_result
+from sterna.schedule.gpu.transposed_result import MovedResult, moved_result
 from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis
@@ -108,7 +108,7 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
         if found is not None:
             return found
     tile = _tile_of(made, Limits.of(target))
-    return None if tile is None else moved.of(_Writer(made, moved.source, tile).tensor())
+    return None if tile is None else _Writer(made, moved, tile).tensor()
 
 
 def _tile_of(made: AttentionStages, limits: Limits) -> Tile | None:
@@ -142,8 +142,8 @@ class _Writer:
     out: BufferVar
     masks: list[Buffer]
 
-    def __init__(self, made: AttentionStages, out: Tensor, tile: Tile) -> None:
-        self.made, self.result, self.tile = made, out, tile
+    def __init__(self, made: AttentionStages, moved: MovedResult, tile: Tile) -> None:
+        self.made, self.moved, self.tile = made, moved, tile
         self.batch, self.queries, self.heads, self.width = _shape(made.operands[0])
         self.keys = _shape(made.operands[1])[1]
         self.value_width = _shape(made.operands[2])[3]
@@ -157,7 +157,8 @@ class _Writer:
 
     def tensor(self) -> Tensor:
         """The result."""
-        kind = TensorType(tuple(_shape(self.result)), self.result.dtype)
+        result = self.moved.result
+        kind = TensorType(tuple(_shape(result)), result.dtype)
         found: Tensor = extern(
             kind.shape, [*self.arrays, *self.made.operands[3:]], self._body, name="T_attention",
             dtype=str(kind.dtype), attrs={"schedule": f"online softmax, {self.tile}"},
@@ -393,7 +394,9 @@ class _Writer:
                 place = self._column(column) if self.beside > 1 else column * ACROSS + self.x
                 with ib.if_scope(place < self.value_width):
                     made = self.sums[row, column] / self.total[row]
-                    self.out[batch, query, head, place] = build.cast(self.result.dtype, made)
+                    index = (batch, query, head, place)
+                    to = tuple(index[axis] for axis in self.moved.axes)
+                    self.out[to] = build.cast(self.moved.result.dtype, made)
 
 
 def _where(tensor: Tensor) -> Strided:

@@ -18,6 +18,8 @@ ROW_BYTES = 128
 SWIZZLE_128 = 3
 
 # What a driver calls types of elements.
+TF32 = 11
+"""What a driver calls float32 of whose fractions ten bits are left, rounded by the copies."""
 MAP_TYPES = {
     "bfloat16": 9, "float16": 6, "float32": 7, "int32": 3, "int8": 0, "uint8": 0,
     "float8_e4m3fn": 0, "float8_e5m2": 0,
@@ -34,6 +36,8 @@ class Operand(ABC):
     kind: DataType
     along_rows = False
     """Whether neighbours in memory belong to neighbouring rows, not to one sum."""
+    tf32 = False
+    """Whether copies round its numbers of float32 to the bits that Tensor Cores read."""
 
     @abstractmethod
     def map_line(self, rows: int) -> str:
@@ -87,6 +91,7 @@ class Matrix(Operand):
     along_rows: bool = False
     wide: bool = False
     """Whether it is float32 in memory, and rounded to its kind on the way to the products."""
+    tf32: bool = False
 
     @property
     def stored(self) -> DataType:
@@ -116,8 +121,9 @@ class Matrix(Operand):
         channels = self.unit if self.along_rows else ROW_BYTES // self.stored.bytes
         boxes = {"row": self.unit if self.along_rows else rows, "channel": channels}
         kept = self._kept
+        kind = TF32 if self.tf32 else MAP_TYPES[str(self.stored)]
         numbers = [
-            MAP_TYPES[str(self.stored)], SWIZZLE_128, len(kept), *[axes[n][1] for n in kept],
+            kind, SWIZZLE_128, len(kept), *[axes[n][1] for n in kept],
             *[pitches[n] for n in kept[1:]], *[boxes.get(axes[n][0], 1) for n in kept],
         ]
         return " ".join(["tiled", *map(str, numbers)])
@@ -146,6 +152,7 @@ class Windows(Operand):
     """What the windows of a convolution read, a row for each pixel of the result (im2col)."""
 
     made: Contraction
+    tf32: bool = False
 
     @property
     def kind(self) -> DataType:  # type: ignore[override]
@@ -160,8 +167,9 @@ class Windows(Operand):
         upper = [
             made.after[axis] - (made.window[axis] - 1) * made.dilation[axis] for axis in (1, 0)
         ]
+        kind = TF32 if self.tf32 else MAP_TYPES[str(self.kind)]
         numbers = [
-            MAP_TYPES[str(self.kind)], SWIZZLE_128, 4, channels, width, height, made.batch,
+            kind, SWIZZLE_128, 4, channels, width, height, made.batch,
             *pitches, *lower, *upper, self.unit, rows, 1, made.strides[1], made.strides[0], 1,
         ]
         return " ".join(["im2col", *map(str, numbers)])

@@ -27,6 +27,8 @@ MOST_IN_CLUSTERS = 104
 """Blocks that run in clusters of more than two: of more, some wait for room in one place."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
+THRICE = 3
+"""Products of tf32 that stand for one of float32."""
 AHEAD = (8, 16)
 """Tiles down the result whose data is rounded ahead of their products."""
 MOST_TURNED = 256
@@ -40,11 +42,13 @@ PROCESSORS = 132
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {
-    (64, 32): 0.42, (64, 48): 0.52, (64, 64): 0.65, (64, 96): 0.95, (64, 128): 1.25,
-    (128, 128): 2.5,
+    (64, 32): 0.5, (64, 48): 0.69, (64, 64): 0.87, (64, 96): 1.28,
+    (128, 48): 1.15, (128, 64): 1.5, (128, 96): 2.2, (128, 128): 2.9,
 }
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
+# What is left of a block's time by lanes where two blocks share a processor.
+_SHARED_TIME = 0.87
 # Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
 # all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
@@ -79,7 +83,7 @@ def ring_of(
     """
     rings = [
         Ring(rows, columns, stages, split)
-        for rows, columns in _block_times(product)
+        for rows, columns in (_LANES_BLOCK_TIME if product.is_exact else _BLOCK_TIME)
         for split in SPLITS
         for stages in STAGES
         if stages == STAGES[-1] or stages < 2 * product.blocks // split
@@ -95,13 +99,18 @@ def ring_of(
             # end on an H200.
             if stages < STAGES[0] or stages * split >= product.blocks
         ]
+    if product.tf32 == THRICE:
+        rings += [
+            Ring(rows, columns, stages, split, thrice=True)
+            for rows, columns in _BLOCK_TIME for split in SPLITS for stages in (*STAGES, 2)
+        ]
     by_copies = are_whole(product.columns, stored) and str(stored) in STORED
-    if by_copies and not product.by_lanes:
+    if by_copies:
         rings += [
             replace(ring, resident=_even_share(_blocks(product, ring)))
             for ring in rings
             if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
-            and _blocks(product, ring) > PROCESSORS
+            and _blocks(product, ring) > PROCESSORS and not product.by_lanes(ring)
         ]
     if is_wide and not product.a.along_rows:
         several = [replace(ring, wide=True) for ring in rings]
@@ -120,6 +129,8 @@ def ring_of(
         if ring.ahead:
             first = ring.ahead * ring.rows / product.rows
             return microseconds(product, ring) + before * first
+        if ring.thrice:
+            return microseconds(product, ring) + _rests_time(product)
         return microseconds(product, ring) + (0.0 if ring.wide else before)
 
     return choose("tile of a block", offered, cost)
@@ -141,10 +152,18 @@ def _rounding_time(product: Product) -> float:
     return _BEFORE_TIME + numbers * (4 + product.a.kind.bytes) / _ROUNDED_A_MICROSECOND
 
 
-def _block_times(product: Product, turned: bool = False) -> dict[tuple[int, int], float]:
-    if turned:
-        return _TURNED_BLOCK_TIME
-    return _LANES_BLOCK_TIME if product.by_lanes else _BLOCK_TIME
+def _rests_time(product: Product) -> float:
+    """What a kernel takes that writes the rests of the columns' operand first."""
+    numbers = product.columns * product.depth * product.batch
+    return _BEFORE_TIME + numbers * 2 * product.b.kind.bytes / _ROUNDED_A_MICROSECOND
+
+
+def _block_time(product: Product, ring: Ring) -> float:
+    """What one block of a sum takes a tile."""
+    if ring.turned:
+        return _TURNED_BLOCK_TIME[ring.rows, ring.columns]
+    table = _LANES_BLOCK_TIME if product.by_lanes(ring) else _BLOCK_TIME
+    return table[ring.rows, ring.columns] * (THRICE if ring.thrice else 1)
 
 
 def _even_share(tiles: int) -> int:
@@ -163,7 +182,8 @@ def _blocks(product: Product, ring: Ring) -> int:
 
 def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether threads have whole parts of sums, which are long enough, and clusters find room."""
-    if product.by_lanes and not Lanes.of(ring).suits(product, ring):
+    by_lanes = product.by_lanes(ring)
+    if by_lanes and not Lanes.of(ring).suits(product, ring):
         return False
     if ring.split == 1:
         return True
@@ -172,9 +192,10 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    few = ring.wide or product.by_lanes
-    most = PROCESSORS if ring.split == 2 and few else MOST_IN_CLUSTERS
-    if not product.by_lanes and ring.own_columns % 8:
+    most = MOST_IN_CLUSTERS
+    if ring.split == 2 and (ring.wide or by_lanes):
+        most = PROCESSORS * (2 if by_lanes else 1)
+    if not by_lanes and ring.own_columns % 8:
         return False
     return whole and _blocks(product, ring) <= most
 
@@ -184,10 +205,13 @@ def microseconds(product: Product, ring: Ring) -> float:
     blocks = _blocks(product, ring)
     waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
     results = ring.rows * ring.columns / (64 * 64)
-    step = _block_times(product, ring.turned)[ring.rows, ring.columns]
-    if waves == 1 and not product.by_lanes:
+    step = _block_time(product, ring)
+    if waves == 1 and not product.by_lanes(ring):
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
-        step = min(step, max(_MULTIPLY_TIME * results, _STEP_TIME + read))
+        multiplied = _MULTIPLY_TIME * results * (THRICE if ring.thrice else 1)
+        step = min(step, max(multiplied, _STEP_TIME + read))
+    elif waves > 1 and product.by_lanes(ring) and ring.consumers == 1:
+        step *= _SHARED_TIME
     if ring.wide:
         straight = _ROUNDING_TIME * ring.consumers + _BESIDE_TIME * ring.columns
         step += _TURNED_TIME * ring.columns if ring.turned else straight
@@ -199,9 +223,10 @@ def microseconds(product: Product, ring: Ring) -> float:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
-    if ring.wide and not ring.turned:  # its data comes from outside: there are none in front
+    # Data that comes from outside has none in front; lanes leave room for another block.
+    if (ring.wide and not ring.turned) or product.by_lanes(ring):
         wanted = 4
-    return _START_TIME + waves * each + exchanged + 0.01 * abs(ring.stages - wanted)
+    return _START_TIME + waves * (each + exchanged) + 0.01 * abs(ring.stages - wanted)
 
 
 def are_whole(count: int, kind: DataType) -> bool:

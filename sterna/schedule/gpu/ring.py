@@ -32,6 +32,8 @@ class Ring:
     ahead: int = 0
     """Tiles down the result whose data is rounded while the products of those before run; 0: the
     data is not rounded so."""
+    thrice: bool = False
+    """Whether three products of tf32 stand for one of float32."""
 
     @property
     def consumers(self) -> int:
@@ -67,7 +69,8 @@ class Ring:
     @property
     def stage_bytes(self) -> int:
         """A block of both operands."""
-        return self.row_bytes + self.columns * ROW_BYTES + self.wide_column_bytes
+        columns = self.columns * ROW_BYTES * (2 if self.thrice else 1)
+        return self.row_bytes + columns + self.wide_column_bytes
 
     @property
     def ring_bytes(self) -> int:
@@ -99,7 +102,9 @@ class Ring:
         turned = ", turned" if self.turned else ""
         wide = ", rounded there" if self.wide else ""
         wide = f", rounded {self.ahead} tiles ahead" if self.ahead else wide
-        return f"{self.rows} x {self.columns}, {self.stages} stages{parts}{stay}{turned}{wide}"
+        thrice = ", three times" if self.thrice else ""
+        tile = f"{self.rows} x {self.columns}, {self.stages} stages"
+        return f"{tile}{parts}{stay}{turned}{wide}{thrice}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +120,15 @@ class Product:
     batch: int = 1
     fixed: str = ""
     """Which of a and b are known before the kernels before this one are done."""
-    tf32: bool = False
-    """Whether Tensor Cores may take numbers of float32, of whose fractions they read ten bits."""
+    tf32: int = 0
+    """How many products of tf32 may stand for one of float32: Tensor Cores read ten bits of a
+    number's fraction. 0: none, 1, or 3."""
+
+    def in_tf32(self, times: int) -> "Product":
+        """The same where so many products of tf32 may stand for one of float32."""
+        rounded = times == 1
+        a, b = replace(self.a, tf32=rounded), replace(self.b, tf32=rounded)
+        return replace(self, a=a, b=b, tf32=times)
 
     def turned(self) -> "Product":
         """The same with its operands exchanged."""
@@ -131,9 +143,13 @@ class Product:
         return self.taps * -(-self.depth // self.a.unit)
 
     @property
-    def by_lanes(self) -> bool:
+    def is_exact(self) -> bool:
+        """Whether its numbers are float32, and all of their bits count."""
+        return self.a.kind == "float32" and self.tf32 != 1
+
+    def by_lanes(self, ring: Ring) -> bool:
         """Whether lanes of warps multiply, not Tensor Cores."""
-        return self.a.kind == "float32" and not self.tf32
+        return self.is_exact and not ring.thrice
 
     @property
     def sums(self) -> DataType:

@@ -34,6 +34,7 @@ from sterna.schedule.gpu.rounded_kernel import (
 )
 from sterna.schedule.gpu.rounded_persistent_kernel import AheadKernel
 from sterna.schedule.gpu.strided import strided
+from sterna.schedule.gpu.thrice_kernel import ThriceKernel, ThricePersistentKernel, rests_of
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warp_kernel import WarpKernel
 from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
@@ -69,8 +70,9 @@ def on_tensor_cores(
     if operands is None:
         return None
     product = operands.product
-    if target.attrs.get("tf32") and _takes_tf32(product, gpu):
-        operands = replace(operands, product=replace(product, tf32=True))
+    if _takes_tf32(product, gpu):
+        times = int(target.attrs.get("tf32", 0))  # type: ignore[arg-type]
+        operands = replace(operands, product=product.in_tf32(times))
     if not _suits(operands.product, gpu):
         return None
     epilogue = None
@@ -87,8 +89,9 @@ def _suits(product: Product, gpu: Architecture) -> bool:
     kind = str(product.a.kind)
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
     if gpu.name != GROUPS:
-        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and kind in HALVES
-    if product.by_lanes:
+        known = kind in HALVES or (kind == "float32" and not product.is_exact)
+        return gpu.number >= FIRST_OF_WARPS and lie_along_sums and known
+    if product.is_exact:
         return product.rows >= FEWEST_ROWS_OF_LANES
     return kind in HALVES or lie_along_sums
 
@@ -96,7 +99,7 @@ def _suits(product: Product, gpu: Architecture) -> bool:
 def _takes_tf32(product: Product, gpu: Architecture) -> bool:
     """Whether a product of float32 can go to Tensor Cores: both operands lie along sums."""
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
-    return product.a.kind == "float32" and lie_along_sums and gpu.name == GROUPS
+    return product.a.kind == "float32" and lie_along_sums and gpu.number >= FIRST_OF_WARPS
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,8 @@ def _written(
 ) -> Tensor:
     product = replace(operands.product, fixed="b" if is_fixed else "")
     stored = total.dtype if epilogue is None else epilogue.out.dtype
-    arrays, name = (operands.a, operands.b), "T_wgmma"
+    arrays: tuple[Tensor, ...] = (operands.a, operands.b)
+    name = "T_wgmma"
     make: type[WarpgroupKernel] = WarpgroupKernel
     if gpu.name != GROUPS:
         make, name, ring = WarpKernel, "T_mma", ring_of_warps(product, gpu.most_shared)
@@ -127,6 +131,8 @@ def _written(
             assert operands.wide is not None and isinstance(product.a, Matrix)
             arrays = (operands.wide, operands.b)
             product = replace(product, a=replace(product.a, wide=ring.wide))
+        if ring.thrice:  # the rests come from the kernel before this one
+            product, arrays = replace(product, fixed=""), (*arrays, rests_of(operands.b))
         if ring.turned:
             product, arrays = product.turned(), (arrays[1], arrays[0])
     shape = [build.int_value(extent) or 0 for extent in total.shape]
@@ -137,8 +143,10 @@ def _written(
 
 def _kernel_of(product: Product, ring: Ring) -> tuple[type[WarpgroupKernel], str]:
     """What makes a product of such tiles, and its name."""
-    if product.by_lanes:
+    if product.by_lanes(ring):
         return LaneKernel, "T_lanes"
+    if ring.thrice:
+        return (ThricePersistentKernel if ring.resident else ThriceKernel), "T_wgmma"
     if ring.turned:
         return (RoundedTurnedKernel if ring.wide else TurnedKernel), "T_wgmma"
     if ring.ahead:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.ir.expr import Cast, Expr
-from sterna.te import ComputeOp, Tensor, compute
+from sterna.te import ComputeOp, Tensor
 from sterna.te.tensor import ProducerLoad
 
 
@@ -16,17 +16,6 @@ class MovedResult:
     source: Tensor
     axes: tuple[int, ...]
     """Which axis of the source each of the result's is."""
-
-    def of(self, source: Tensor) -> Tensor:
-        """The same of another source."""
-        kind, order = self.result.dtype, sorted(range(len(self.axes)), key=self.axes.__getitem__)
-        if kind == source.dtype and order == list(self.axes):
-            return source
-        made: Tensor = compute(
-            self.result.shape,
-            lambda *at: build.cast(kind, source(*[at[place] for place in order])), name="T_moved",
-        )
-        return made
 
 
 def moved_result(result: Tensor) -> MovedResult:

@@ -35,7 +35,7 @@ STEPS = 4
 
 
 class WarpKernel(WarpgroupKernel):
-    """The statements of a product of numbers of 16 bits, both operands with sums side by side."""
+    """The statements of a product of 16 bits or tf32, both operands with sums side by side."""
 
     def __init__(
         self, product: Product, ring: Ring, kind: DataType, outer: Sequence[int], *,
@@ -108,9 +108,10 @@ class WarpKernel(WarpgroupKernel):
     ) -> None:
         chunk, every = self.thread % PIECES, self.threads // PIECES
         at = self._place(block, first)
+        channel = at.channel + chunk * (16 // self.product.a.kind.bytes)
         for turn in range(rows // every):
             row = turn * every + self.thread // PIECES
-            place = Place(first + row, at.channel + chunk * 8, at.tap, at.batch)
+            place = Place(first + row, channel, at.tap, at.batch)
             if isinstance(operand, Windows):
                 inside, index = _pixel(operand, place)
             else:

@@ -51,7 +51,8 @@ class Direct(Packing):
         cycles = direct_cycles(made, processor, how.width if how.weights else None)
         if made.out_layout != "NCHW":
             return cycles
-        return cycles * FIRST * (PICKED if made.strides[-1:] > (1,) else 1.0)
+        first = FIRST * (PICKED if made.strides[-1:] > (1,) else 1.0)
+        return cycles * first * _idle_lanes(made, processor)
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -115,6 +116,15 @@ class Direct(Packing):
         layout = weight_layout(made, Expression.of(plan))
         plain = to_plain(operands[0], layout, weight_axes(made))
         return plain.reshape(made.outputs, *made.window, made.depth)
+
+
+def _idle_lanes(made: Contraction, processor: Processor) -> float:
+    """How much longer vectors of pixels take where a row of them does not fill one."""
+    columns, lanes = made.result[-1], processor.lanes(made.data)
+    if columns >= lanes or columns < 1:
+        return 1.0
+    taken = 1 << columns.bit_length() - 1  # a row is made by vectors of a power of two
+    return lanes / columns * -(-columns // taken)
 
 
 def _extents(made: Contraction) -> dict[str, int]:

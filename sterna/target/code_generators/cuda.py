@@ -3,11 +3,17 @@
 from collections.abc import Sequence
 
 from sterna.codegen import nvptx
+from sterna.ir import build
+from sterna.ir.expr import INT32, Call, StringImm
 from sterna.target.gpu_generator import GPUGenerator
 from sterna.target.target import Target
 from sterna.tir.effects import calls
-from sterna.tir.stmt import PrimFunc
+from sterna.tir.stmt import Evaluate, IfThenElse, PrimFunc
 from sterna.tir.threads import BEGINS_EARLY
+
+RUNS = "__sterna_runs"
+"""What the runtime is asked by a compute capability, whether it must be that one, and addresses:
+whether the device that these are on runs code for it."""
 
 
 class CUDAGenerator(GPUGenerator):
@@ -22,6 +28,14 @@ class CUDAGenerator(GPUGenerator):
             return kernel
         attrs = {**kernel.attrs, BEGINS_EARLY: True}
         return PrimFunc(kernel.name, kernel.params, kernel.buffers, kernel.body, attrs)
+
+    def chosen(self, own: PrimFunc, plain: PrimFunc, target: Target) -> PrimFunc:
+        arch = nvptx.Architecture.of(arch_of(target))
+        arrays = [buffer.data for buffer in own.buffers if buffer is not None]
+        numbers = (build.const(arch.number), build.const(int(arch.letter == "a")))
+        runs = Call(INT32, "call_packed", (StringImm(RUNS), *numbers, *arrays))
+        other = Evaluate(Call(INT32, "try_call", (StringImm(plain.name), *own.params)))
+        return own.with_body(IfThenElse(runs.equal(1), own.body, other))
 
     def program(self, kernels: Sequence[PrimFunc], target: Target) -> str:
         return nvptx.generate(kernels, arch_of(target))

@@ -8,9 +8,17 @@ from sterna.target.kind import Option, TargetKind, Value
 from sterna.target.names import names_of
 from sterna.target.wording import unknown
 
+TF32 = (0, 1, 3)
+"""How many products of tf32 may stand for one of float32."""
+
 
 def _refine(attrs: dict[str, Value]) -> tuple[str, ...]:
     arch = attrs.get("arch")
+    if attrs.get("tf32", 0) not in TF32:
+        raise ValueError(
+            f"-tf32={attrs['tf32']}: how many products of tf32 stand for one of float32 is 1, 3 "
+            "for nearly all of its bits, or 0 for none"
+        )
     if not arch:
         device = cuda_device(0)
         if device is not None:
@@ -24,6 +32,10 @@ def _refine(attrs: dict[str, Value]) -> tuple[str, ...]:
             attrs["arch"] = "sm_50"
     elif arch not in names_of("nvptx").cpus:
         raise unknown(str(arch), names_of("nvptx").cpus, "It should be the -arch of a CUDA device")
+    plain = attrs.get("plain_arch")
+    if plain and (plain not in names_of("nvptx").cpus or not str(plain)[-1].isdigit()):
+        known = [name for name in names_of("nvptx").cpus if name[-1].isdigit()]
+        raise unknown(str(plain), known, "It should be the -plain_arch that later GPUs run too")
     return ()
 
 
@@ -42,6 +54,7 @@ KIND = TargetKind(
     schedules=("sterna.schedule.gpu.default",),
     options=(
         Option("arch"),
+        Option("plain_arch"),
         Option("mcpu"),
         Option("max_num_threads", "int", 1024),
         Option("thread_warp_size", "int", 32),
@@ -49,7 +62,7 @@ KIND = TargetKind(
         Option("max_shared_memory_per_block", "int"),
         Option("registers_per_block", "int"),
         Option("l2_cache_size_bytes", "int"),
-        Option("tf32", "bool"),
+        Option("tf32", "int"),
     ),
     refine=_refine,
     triple="nvptx64-nvidia-cuda",

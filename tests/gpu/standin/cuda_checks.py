@@ -159,6 +159,9 @@ def test_errors_name_kernel_launch_and_the_way_out() -> None:
         kernel(ADD_ONE, "other")(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
     with pytest.raises(RuntimeError, match=r"PTX has version 9.0.*CUDA 13.0.*is one of CUDA 12.8"):
         kernel(ADD_ONE.replace("8.0", "9.0"))(a, a, 10, 1, 1, 1, 1, 1, 1, 0)
+    there = address(tvm.nd.empty((10,), "float32", tvm.cuda(1)))
+    with pytest.raises(RuntimeError, match=r"PTX is for sm_90a alone, and the device is sm_86"):
+        kernel()(there, there, 10, 1, 1, 1, 1, 1, 1, 0)
     with pytest.raises(TypeError, match="add_one takes 3 values and seven numbers"):
         kernel()(a)
 

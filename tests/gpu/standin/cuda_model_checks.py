@@ -52,6 +52,25 @@ def compiled() -> Any:
     return tvm.compile(network(), target="cuda -arch=sm_90")
 
 
+def test_gpus_that_cannot_run_special_code_run_plain_code(tmp_path: Path) -> None:
+    """The first device is an sm_90, the second one an sm_86."""
+    for name in NAMES:
+        driver.define(f"tvmgen_default_fused_{name}_kernel", note(name))
+        driver.define(f"tvmgen_default_fused_{name}_plain_kernel", note(f"plain {name}"))
+    lib = relay.build(network(), target="cuda -arch=sm_90a -plain_arch=sm_80")
+    lib.export_library(tmp_path / "both.so")
+    loaded = tvm.runtime.load_module(tmp_path / "both.so")
+    sources = lib.get_lib().imported_modules[0].get_source()
+    assert ".target sm_80" in sources and ".target sm_90\n" in sources
+    for number, before in ((0, ""), (1, "plain ")):
+        launched.clear()
+        runner = tvm.contrib.graph_executor.GraphModule(loaded["default"](tvm.cuda(number)))
+        runner.set_input("x", np.zeros(SHAPE, "float32"))
+        runner.run()
+        runner.get_output(0).numpy()
+        assert [name for name, _ in launched][:3] == [f"{before}{name}" for name in NAMES]
+
+
 def check_run(source: tvm.nd.NDArray | None, result: tvm.nd.NDArray | None) -> None:
     """One run: all kernels, the first of which read the source and the last wrote the result."""
     (first, read), (second, between), (third, written) = launched

@@ -1,0 +1,121 @@
+"""Schedules of elements that only change their places: transposes, and what indices pick."""
+
+import math
+from collections.abc import Sequence
+
+from sterna.ir.expr import variables_in
+from sterna.ir.node import post_order
+from sterna.schedule.kernel import Kernel
+from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of, parallelise
+from sterna.schedule.transpose_tile import holds_squares, transpose_intrinsic
+from sterna.te import ComputeOp, IterVar, Stage
+from sterna.te.tensor import ProducerLoad
+
+# The bits of a line of the caches.
+LINE_BITS = 512
+# A side of the squares that are transposed in registers, and the least extent that has some.
+LARGEST_SIDE = 8
+SMALLEST_TILE = 4
+# Rows of a transposed result that are written together, each in a page of its own.
+ROWS_OF_PAGES = 32
+# Elements that are taken side by side from anywhere; fewer rows than these are shared in parts.
+BESIDE = 4
+FEW_ROWS = 2
+
+
+def all_read_across(stage: Stage) -> IterVar | None:
+    """The axis along which all that is read lies side by side, if it is not the last one."""
+    assert isinstance(stage.op, ComputeOp)
+    if not stage.is_output or not stage.op.axis:
+        return None
+    *outer, last = stage.op.axis
+    reads: list[ProducerLoad] = []
+
+    def visit(node: object) -> None:
+        if isinstance(node, ProducerLoad) and node.indices:
+            reads.append(node)
+
+    for part in stage.op.body:
+        post_order(part, visit)
+    if not reads:
+        return None
+    across = next((axis for axis in outer if reads[0].indices[-1] is axis.var), None)
+    if across is None or any(read.indices[-1] is not across.var for read in reads):
+        return None
+    rows, columns = extent_of(across), extent_of(last)
+    known = rows is not None and columns is not None and columns >= SMALLEST_TILE
+    return across if known and (rows or 0) >= 2 else None
+
+
+def transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
+    """Transposes by register tiles: vectors along what is read, then vectors along the result.
+
+    Tiles that fill a line of the result follow each other. Rows of the result may lie in pages of
+    their own, of which a processor knows the places of some: so many rows are written together.
+    """
+    out = stage.op.output(0)
+    place = list(stage.op.axis).index(across)
+    made = kernel.schedule[kernel.schedule.cache_write(out, "local")]
+    made.transform_layout(lambda *at: [*at[:place], *at[place + 1 :], at[place]])
+    *outer, last = stage.op.axis
+    across = outer.pop(place)
+    lanes = kernel.processor.lanes(out.dtype)
+    side = max(SMALLEST_TILE, min(lanes, LARGEST_SIDE)) if lanes > 1 else 1
+    rows = min(side, extents_of([across])[0])
+    whole = rows == side <= extents_of([last])[0]
+    in_registers = whole and holds_squares(out.dtype, side)
+    lines, within = stage.split(last, factor=max(side, LINE_BITS // max(8, out.dtype.bits)))
+    squares, lane = stage.split(within, factor=side)
+    tiles, row = stage.split(across, factor=rows)
+    groups, tile = stage.split(tiles, factor=max(1, ROWS_OF_PAGES // rows))
+    stage.reorder(*outer, groups, lines, tile, squares, row, lane)
+    if in_registers:
+        stage.tensorize(row, transpose_intrinsic(str(out.dtype), side, "local"))
+    else:
+        stage.unroll(row)
+        stage.vectorize(lane)
+    made.compute_at(stage, squares)
+    *_, column, along = made.op.axis
+    if rows < SMALLEST_TILE:  # channels that lie side by side: whole rows of them are vectors
+        made.vectorize(made.fuse(column, along))
+    else:
+        made.unroll(column)
+        made.vectorize(along)
+    for loop in (groups, lines, tile, squares):
+        stage.pragma(loop, "loop_partition_hint", True)
+    if outer and math.prod(extents_of(stage.op.axis)) >= PARALLEL_ELEMENTS:
+        parallelise(stage, outer, extents_of(outer))
+
+
+def reads_anywhere(stage: Stage) -> bool:
+    """Whether neighbours of a result come from places that integers in memory tell one by one."""
+    assert isinstance(stage.op, ComputeOp)
+    last = stage.op.axis[-1].var
+    told: list[ProducerLoad] = []
+
+    def tells(part: object) -> None:
+        if isinstance(part, ProducerLoad):
+            told.append(part)
+
+    def visit(item: object) -> None:
+        if isinstance(item, ProducerLoad):
+            for index in item.indices:
+                post_order(index, tells)
+
+    for part in stage.op.body:
+        post_order(part, visit)
+    by_lane = [load for load in told if any(last in variables_in(at) for at in load.indices)]
+    return bool(by_lane) and all(load.tensor.dtype.is_integer for load in by_lane)
+
+
+def schedule_one_by_one(stage: Stage, axes: Sequence[IterVar], sizes: Sequence[int]) -> None:
+    """Elements whose places registers of general use compute: some of them side by side."""
+    *outer, last = axes
+    pieces, inner = stage.split(last, factor=BESIDE)
+    stage.pragma(pieces, "loop_partition_hint", True)
+    stage.unroll(inner)
+    if math.prod(sizes) >= PARALLEL_ELEMENTS:
+        *rows, columns = sizes
+        few = math.prod(rows) < FEW_ROWS
+        parallelise(stage, [*outer, pieces] if few else outer,
+                    [*rows, -(-columns // BESIDE)] if few else rows)

@@ -1,0 +1,141 @@
+"""Kernels with Tensor Cores, copies that run beside threads, and roles of warps, as the
+interpreter runs them: what a GPU would be needed for otherwise."""
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from sterna import relay
+from sterna.schedule.gpu import product_tiles
+from sterna.schedule.gpu.ring import Ring
+from sterna.tir import pipeline as loop_pipeline
+from sterna.tir.device_interpreter import run_on_device
+from tests.gpu.test_network_kernels import HOPPER, lowered, var
+from tests.gpu.test_tensor_cores import conv, dense, finished, rounded
+
+Array = npt.NDArray[Any]
+
+
+def check(
+    expr: relay.Expr, wanted: Callable[..., Array], words: tuple[str, ...], target: str = HOPPER,
+    tolerance: float = 2e-2, seed: int = 0,
+) -> None:
+    """Hold the interpreter against float64."""
+    function = lowered(expr, target).function
+    for word in words:
+        assert f"{word}(" in str(function)
+    random = np.random.default_rng(3)
+    arrays: list[Array] = []
+    for buffer in function.buffers:
+        assert buffer is not None
+        kind = np.dtype(getattr(ml_dtypes, str(buffer.dtype), str(buffer.dtype)))
+        shape = [int(n) for n in buffer.shape]
+        drawn = random.integers(-4, 5, shape) if kind.kind == "i" else random.standard_normal(shape)
+        arrays.append(drawn.astype(kind))
+    run_on_device(loop_pipeline.run(function), *arrays, seed=seed)
+    expected = wanted(*[array.astype("float64") for array in arrays[:-1]])
+    np.testing.assert_allclose(
+        arrays[-1].astype("float64").reshape(expected.shape), expected, rtol=tolerance,
+        atol=tolerance * np.abs(expected).max(),
+    )
+
+
+def product(x: Array, w: Array) -> Array:
+    return np.asarray(x @ w.T)
+
+
+def after(x: Array, w: Array, b: Array, r: Array) -> Array:
+    return np.asarray(np.maximum(x @ w.T + b + r, 0))
+
+
+def windows(x: Array, w: Array, stride: int = 1, out: str = "hwio") -> Array:
+    """A convolution of 3 x 3 with a border of one."""
+    weight = w if out == "hwio" else w.transpose(1, 2, 3, 0)
+    wide = np.pad(x, [(0, 0), (1, 1), (1, 1), (0, 0)])
+    size = (x.shape[1] - 1) // stride + 1
+    made = np.zeros((x.shape[0], size, size, weight.shape[-1]))
+    for row in range(3):
+        for column in range(3):
+            part = wide[:, row::stride, column::stride][:, :size, :size]
+            made += part @ weight[row, column]
+    return made
+
+
+@pytest.mark.parametrize("kind", ["bfloat16", "float16", "int8"])
+def test_a_tile_by_wgmma_and_tma(kind: str) -> None:
+    words = ("wgmma", "tma_load", "mbarrier_wait")
+    check(dense(40, 48, 160, kind), product, words, tolerance=0 if kind == "int8" else 2e-2)
+
+
+AMPERE = "cuda -arch=sm_80"
+
+
+def test_what_follows_is_computed_on_the_sums() -> None:
+    check(finished(dense(40, 24, 72), (40, 24)), after, ("wgmma",))
+
+
+def test_blocks_of_a_cluster_add_up_parts() -> None:
+    check(finished(dense(6, 64, 1088), (6, 64)), after, ("wgmma", "cluster_wait", "send_quad"))
+
+
+def test_single_rows_are_turned() -> None:
+    check(finished(dense(6, 64, 256), (6, 64)), after, ("wgmma", "stmatrix"))
+
+
+def test_windows_are_copied_as_columns() -> None:
+    words = ("wgmma", "tma_load_im2col")
+    check(conv("bfloat16", "OHWI", 5, 64, 2), lambda x, w: windows(x, w, 2, "ohwi"), words)
+
+
+@pytest.mark.parametrize("ring, word", [
+    (Ring(64, 16, 3, turned=True, wide=True), "keep_words"),
+    (Ring(64, 64, 3, wide=True), "wgmma_registers"),
+])
+def test_data_is_rounded_on_its_way(
+    ring: Ring, word: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    check(rounded(14, 64, 160), product, (word,))
+
+
+def test_lanes_multiply_floats() -> None:
+    expr = finished(dense(20, 64, 64, "float32"), (20, 64), "float32")
+    check(expr, after, ("multiply_quads", "mbarrier_wait"), tolerance=1e-5)
+
+
+def test_warps_of_other_gpus_multiply_by_themselves() -> None:
+    check(dense(20, 24, 64), product, ("mma", "ldmatrix", "copy_in"), AMPERE)
+
+
+@pytest.mark.parametrize("resident", [1, 2])
+def test_blocks_that_stay_make_one_tile_after_the_other(
+    resident: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ring = Ring(128, 64, 3, resident=resident)
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    check(dense(250, 56, 64), product, ("wgmma", "tma_store"))
+
+
+def attention(length: int, width: int) -> relay.Expr:
+    """Causal attention of one head."""
+    q, k, v = (var(name, 1, 1, length, width, dtype="bfloat16") for name in "qkv")
+    scores = relay.nn.batch_matmul(q, k, transpose_b=True)
+    never = relay.const(np.array(-np.inf).astype(ml_dtypes.bfloat16))
+    seen = relay.where(relay.const(np.tri(length, dtype=bool)), scores, never)
+    made: relay.Expr = relay.nn.batch_matmul(relay.nn.softmax(seen), v, transpose_b=False)
+    return made
+
+
+def by_attention(q: Array, k: Array, v: Array) -> Array:
+    scores = q @ k.swapaxes(-1, -2)
+    scores = np.where(np.tri(scores.shape[-1], dtype=bool), scores, -np.inf)
+    power = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(power / power.sum(-1, keepdims=True) @ v)
+
+
+def test_attention_keeps_its_weights_in_registers() -> None:
+    check(attention(72, 64), by_attention, ("wgmma_registers", "wgmma"))

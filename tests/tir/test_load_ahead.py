@@ -1,0 +1,78 @@
+"""Loads for the next iteration: what moves, what stays, and that numbers do not change."""
+
+import numpy as np
+import pytest
+
+import sterna
+from sterna import te
+from sterna.tir.passes.load_ahead import HINT, load_ahead
+from sterna.tir.stmt import LOADS_AHEAD, Allocate, AttrStmt, BufferStore, For, statements_in
+
+ROWS, COLUMNS, DEPTH = 5, 8, 24
+
+
+def a_product(pragma, depth=DEPTH):
+    """A tile of sums in registers, whose rows are loaded four steps at once."""
+    a = te.placeholder((ROWS, depth), name="a")
+    b = te.placeholder((depth, COLUMNS), name="b")
+    k = te.reduce_axis((0, depth), name="k")
+    c = te.compute((ROWS, COLUMNS), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="c")
+    schedule = te.create_schedule(c.op)
+    tile = schedule.cache_write(c, "local")
+    held = schedule.cache_read(a, "local", [tile])
+    stage = schedule[tile]
+    (i, j), (k,) = stage.op.axis, stage.op.reduce_axis
+    outer, inner = stage.split(k, factor=4)
+    stage.reorder(outer, inner, i, j)
+    stage.unroll(inner)
+    stage.unroll(i)
+    stage.vectorize(j)
+    schedule[held].compute_at(stage, outer)
+    row, step = schedule[held].op.axis
+    schedule[held].unroll(row)
+    schedule[held].vectorize(step)
+    if pragma:
+        stage.pragma(outer, "load_ahead", True)
+    return schedule, [a, b, c]
+
+
+def lowered(pragma, **sizes):
+    return sterna.lower(*a_product(pragma, **sizes), simple_mode=False)["main"]
+
+
+def loops_ahead(func):
+    loops = [stmt for stmt in statements_in(func.body) if isinstance(stmt, For)]
+    return [loop for loop in loops if LOADS_AHEAD in loop.annotations]
+
+
+def test_registers_are_filled_behind_their_last_use():
+    (loop,) = loops_ahead(lowered(True))
+    stores = [s for s in statements_in(loop.body) if isinstance(s, BufferStore)]
+    filled = [place for place, store in enumerate(stores) if store.buffer.name == "a.local"]
+    used = [place for place, store in enumerate(stores) if store.buffer.name == "c.local"]
+    # the first row's register is free once the row has added its last product
+    assert len(filled) == ROWS and filled[0] == used[-ROWS] + 1
+    assert stores[-1].buffer.name == "b.ahead"
+    assert not any(isinstance(s, Allocate) for s in statements_in(loop.body))
+
+
+def test_no_hint_stays_and_unmarked_loops_stay_as_they_are():
+    marked, plain = lowered(True), lowered(False)
+    assert not any(isinstance(s, AttrStmt) and s.key == HINT for s in statements_in(marked.body))
+    assert not loops_ahead(plain)
+    assert load_ahead(plain).body is plain.body
+
+
+@pytest.mark.parametrize("depth", [4, 8, 24])
+def test_numbers_are_those_of_loads_in_turn(depth):
+    """A sum of a single turn has no next one, and no element beyond the last is read."""
+    rng = np.random.default_rng(3)
+    a, b = rng.random((ROWS, depth), "float32"), rng.random((depth, COLUMNS), "float32")
+    results = []
+    for pragma in (False, True):
+        built = sterna.build(*a_product(pragma, depth), target="llvm")
+        out = sterna.nd.empty((ROWS, COLUMNS))
+        built(sterna.nd.array(a), sterna.nd.array(b), out)
+        results.append(out.numpy())
+    np.testing.assert_array_equal(*results)
+    np.testing.assert_allclose(results[0], a @ b, rtol=1e-5)
