@@ -14,8 +14,10 @@ from sterna.relay.traverse import post_order
 from sterna.support.errors import OpNotImplemented
 from tests.frontend.tflite_models import Graph, Op, T, constant, model, run_imported, run_litert
 
-HANDLE = ("VarHandleOptions", {"sharedName": "total"})
-ADD, MUL = ("AddOptions", {}), ("MulOptions", {})
+Options = tuple[str, dict[str, Any]]
+HANDLE: Options = ("VarHandleOptions", {"sharedName": "total"})
+ADD: Options = ("AddOptions", {})
+MUL: Options = ("MulOptions", {})
 
 
 def graph_of(operators: list[Op], tensors: list[T], inputs: list[int], outputs: list[int]) -> Graph:

@@ -81,7 +81,7 @@ def test_results_lie_over_their_data(board: str, cpu: str, tmp_path: Path) -> No
     image = chained(image, 3, 16, 3, 2)  # depthwise, in bands
     image = chained(image, 4, 10, 3)
     image = chained(image, 5, 6, 1)  # shrinks
-    mod = tvm.IRModule.from_expr(relay.Function([data], chained(image, 6, 4, 3, 2)))
+    mod = tvm.IRModule.from_expr(relay.Function((data,), chained(image, 6, 4, 3, 2)))
     x = np.random.default_rng(0).integers(-128, 128, (1, 40, 40, 8)).astype("int8")
     np.savez(tmp_path / "inputs.npz", x=x)
     program = build(mod, f"c -mcpu={cpu}")
