@@ -38,7 +38,7 @@ BUDGET = {
     "target": 4140,
     "te": 5130,
     "testing": 4360,
-    "tir": 12750,
+    "tir": 12850,
     "topi": 1690,
     "tune": 2600,
 }
