@@ -20,10 +20,20 @@ K_STRETCH = 1024
 COLUMNS_IN_CACHE = 256
 
 
+STEPS = 4
+
+
+def multiplies_by_lanes(target: str) -> bool:
+    """Whether a product takes one lane of a vector for all lanes of the other, as NEON's do."""
+    return machine_of(Target(target)).instructions.isa.name == "aarch64"
+
+
 def register_tile(target: str) -> tuple[int, int]:
     """Rows and columns of the tile that is held in registers."""
     machine = machine_of(Target(target))
     lanes = max(machine.lanes(32), 4)
+    if multiplies_by_lanes(target):
+        return 7, 3 * lanes
     return 6, (4 if machine.vector_registers >= 32 else 2) * lanes
 
 
@@ -61,11 +71,19 @@ def gemm(n: int, target: str, threads: int = 1) -> tuple[Any, list[Any]]:
 
     s[tile].compute_at(s[c], j_tile)
     tile_i, tile_j = s[tile].op.axis[-2:]
-    k_outer, k_inner = s[tile].split(s[tile].op.reduce_axis[0], factor=4)
+    k_outer, k_inner = s[tile].split(s[tile].op.reduce_axis[0], factor=STEPS)
     s[tile].reorder(k_outer, k_inner, tile_i, tile_j)
     s[tile].unroll(k_inner)
     s[tile].unroll(tile_i)
     s[tile].vectorize(tile_j)
+    if multiplies_by_lanes(target) and n % STEPS == 0:
+        # numbers of A for some steps come as vectors, one turn of the loop before they are needed
+        held = s.cache_read(a, "local", [tile])
+        s[held].compute_at(s[tile], k_outer)
+        row, step = s[held].op.axis
+        s[held].unroll(row)
+        s[held].vectorize(step)
+        s[tile].pragma(k_outer, "load_ahead", True)
 
     j, p, v = s[packed].op.axis
     s[packed].compute_at(s[c], j_block)

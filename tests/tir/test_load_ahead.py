@@ -5,13 +5,22 @@ import pytest
 
 import sterna
 from sterna import te
+from sterna.te import Schedule, Tensor
 from sterna.tir.passes.load_ahead import HINT, load_ahead
-from sterna.tir.stmt import LOADS_AHEAD, Allocate, AttrStmt, BufferStore, For, statements_in
+from sterna.tir.stmt import (
+    LOADS_AHEAD,
+    Allocate,
+    AttrStmt,
+    BufferStore,
+    For,
+    PrimFunc,
+    statements_in,
+)
 
 ROWS, COLUMNS, DEPTH = 5, 8, 24
 
 
-def a_product(pragma, depth=DEPTH):
+def a_product(pragma: bool, depth: int = DEPTH) -> tuple[Schedule, list[Tensor]]:
     """A tile of sums in registers, whose rows are loaded four steps at once."""
     a = te.placeholder((ROWS, depth), name="a")
     b = te.placeholder((depth, COLUMNS), name="b")
@@ -36,16 +45,18 @@ def a_product(pragma, depth=DEPTH):
     return schedule, [a, b, c]
 
 
-def lowered(pragma, **sizes):
-    return sterna.lower(*a_product(pragma, **sizes), simple_mode=False)["main"]
+def lowered(pragma: bool) -> PrimFunc:
+    made = sterna.lower(*a_product(pragma))["main"]
+    assert isinstance(made, PrimFunc)
+    return made
 
 
-def loops_ahead(func):
+def loops_ahead(func: PrimFunc) -> list[For]:
     loops = [stmt for stmt in statements_in(func.body) if isinstance(stmt, For)]
     return [loop for loop in loops if LOADS_AHEAD in loop.annotations]
 
 
-def test_registers_are_filled_behind_their_last_use():
+def test_registers_are_filled_behind_their_last_use() -> None:
     (loop,) = loops_ahead(lowered(True))
     stores = [s for s in statements_in(loop.body) if isinstance(s, BufferStore)]
     filled = [place for place, store in enumerate(stores) if store.buffer.name == "a.local"]
@@ -56,7 +67,7 @@ def test_registers_are_filled_behind_their_last_use():
     assert not any(isinstance(s, Allocate) for s in statements_in(loop.body))
 
 
-def test_no_hint_stays_and_unmarked_loops_stay_as_they_are():
+def test_no_hint_stays_and_unmarked_loops_stay_as_they_are() -> None:
     marked, plain = lowered(True), lowered(False)
     assert not any(isinstance(s, AttrStmt) and s.key == HINT for s in statements_in(marked.body))
     assert not loops_ahead(plain)
@@ -64,15 +75,16 @@ def test_no_hint_stays_and_unmarked_loops_stay_as_they_are():
 
 
 @pytest.mark.parametrize("depth", [4, 8, 24])
-def test_numbers_are_those_of_loads_in_turn(depth):
+def test_numbers_are_those_of_loads_in_turn(depth: int) -> None:
     """A sum of a single turn has no next one, and no element beyond the last is read."""
     rng = np.random.default_rng(3)
     a, b = rng.random((ROWS, depth), "float32"), rng.random((depth, COLUMNS), "float32")
     results = []
     for pragma in (False, True):
-        built = sterna.build(*a_product(pragma, depth), target="llvm")
+        schedule, args = a_product(pragma, depth)
+        built = sterna.build(schedule, args, target="llvm")
         out = sterna.nd.empty((ROWS, COLUMNS))
         built(sterna.nd.array(a), sterna.nd.array(b), out)
         results.append(out.numpy())
-    np.testing.assert_array_equal(*results)
+    np.testing.assert_array_equal(results[0], results[1])
     np.testing.assert_allclose(results[0], a @ b, rtol=1e-5)
