@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 9760,
     "rpc": 5060,
     "runtime": 2190,
-    "schedule": 16200,
+    "schedule": 16400,
     "support": 3620,
     "target": 4200,
     "te": 5220,
