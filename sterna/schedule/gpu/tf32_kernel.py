@@ -137,8 +137,9 @@ class _Rows:
                 ib.emit(load_float(loaded[number], at))
             for number in range(NUMBERS):
                 value, word = loaded[number], half * NUMBERS + number
-                self.numbers[word] = reinterpret("uint32", value)
-                self.rests[word] = reinterpret("uint32", value - read_part(value))
+                read = ib.let("read", read_part(value))
+                self.numbers[word] = reinterpret("uint32", read)
+                self.rests[word] = reinterpret("uint32", value - read)
         for words in (self.numbers, self.rests):
             ib.emit(settle(words[half * NUMBERS], NUMBERS))
         place.advance()
