@@ -215,6 +215,10 @@ def _load_quad(machine: Machine, to: Pointer, source: int) -> None:
     bytes_of(to, 16)[:] = machine.thread.block.bytes_at(source, 16)
 
 
+def _load_float(machine: Machine, to: Pointer, source: int) -> None:
+    bytes_of(to, 4)[:] = machine.thread.block.bytes_at(source, 4)
+
+
 def _load_pair(machine: Machine, to: Pointer, source: int) -> None:
     bytes_of(to, 8)[:] = machine.thread.block.bytes_at(source, 8)
 
@@ -310,6 +314,7 @@ CALLS: dict[str, Callable[[Machine, Call], Any]] = {
     F.WAIT: _does(_wait("copies")),
     "keep_pair": _does(_keep_pair),
     "load_quad": _does(_load_quad),
+    "load_float": _does(_load_float),
     "load_pair": _does(_load_pair),
     "fetch_quad": _does(_fetch_quad),
     "keep_words": _does(_keep_words),

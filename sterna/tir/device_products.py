@@ -156,7 +156,7 @@ def wgmma_registers(machine: Machine, call: Call, threads: Given) -> None:
         for warp in range(4):
             left[16 * warp + row, step] = held[WARP * warp : WARP * (warp + 1)]
         right = operands(matrix_at(block, b, dtype, columns, bool(b_along)), dtype)
-        add_products(sums, columns, _total(dtype), left @ right.T, bool(adds))
+        add_products(sums, columns, _total(dtype), operands(left, dtype) @ right.T, bool(adds))
 
     _products_of(threads).add(multiply, machine.random)
 
@@ -194,9 +194,10 @@ def _check_same(call: Call, threads: Given, places: Sequence[int]) -> None:
 
 
 def mma(machine: Machine, call: Call, lanes: Given) -> None:
-    """16 rows, 8 columns, 16 steps."""
+    """16 rows, 8 columns, and as many steps as 32 bytes of a row have."""
     dtype = DataType(lanes[0][1][0])
-    multiply_in_warp(lanes, 16, (dtype, dtype, DataType("float32")), (2, 3, 1))
+    kinds = dtype, dtype, DataType("float32")
+    multiply_in_warp(lanes, STEP_BYTES // dtype.bytes, kinds, (2, 3, 1))
 
 
 def multiply_in_warp(

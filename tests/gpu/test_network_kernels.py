@@ -16,6 +16,8 @@ from sterna.model.import_and_build import narrowed
 from sterna.relay.expr import Call, Function
 from sterna.relay.passes.fewer_kernels import FewerKernels
 from sterna.relay.traverse import post_order
+from sterna.schedule.choose import answering
+from sterna.schedule.gpu.ring import Ring
 from sterna.target import Target, processor_of
 from sterna.tir import pipeline as loop_pipeline
 from sterna.tir.device_interpreter import run_on_device
@@ -224,6 +226,23 @@ def test_attention_elsewhere_reads_them_there_too() -> None:
     power = np.exp(scores - scores.max(-1, keepdims=True))
     wanted = power / power.sum(-1, keepdims=True) @ v
     np.testing.assert_allclose(out[0], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("options, ring, error", [
+    ("sm_90a", Ring(64, 32, 3), 1e-6), ("sm_90a -tf32=3", Ring(64, 64, 3, thrice=True), 2e-6),
+    ("sm_80 -tf32=1", Ring(64, 64, 3), 2e-3),
+])
+def test_products_of_float32(options: str, ring: Ring, error: float) -> None:
+    """By lanes, as three products of tf32, and as one."""
+    data, weight = var("x", 40, 40), var("w", 20, 40)
+    with answering({"tile of a block": str(ring)}):
+        made = lowered(relay.nn.dense(data, weight), f"cuda -arch={options}").function
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal((rows, 40)).astype("float32") for rows in (40, 20))
+    out = np.zeros((40, 20), "float32")
+    run_on_device(loop_pipeline.run(made), x, w, out, seed=1)
+    wanted = x.astype("float64") @ w.T
+    assert np.linalg.norm(out - wanted) < error * np.linalg.norm(wanted)
 
 
 def test_threads_load_vectors() -> None:

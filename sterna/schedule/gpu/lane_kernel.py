@@ -12,8 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.ir import build
-from sterna.ir.expr import Expr, ExprLike
-from sterna.schedule.choose import choose
+from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import ROW_BYTES
 from sterna.schedule.gpu.results import Results
 from sterna.schedule.gpu.ring import GROUP, WARP, Product, Ring
@@ -37,9 +36,6 @@ QUAD = 4
 """Numbers of 4 bytes that one load brings."""
 STEPS = ROW_BYTES // 16
 """Of a block: the quads of a row in shared memory."""
-WRITTEN = (8, 4, 2)
-CACHED = 1024
-"""Products that a loop has written out, so that its instructions stay near a warp."""
 # Beyond so many sums a thread has no registers for what the epilogue reads.
 MOST_SUMS_BESIDE = 32
 
@@ -78,12 +74,6 @@ class LaneKernel(WarpgroupKernel):
     ) -> None:
         super().__init__(product, ring, kind, outer, dependent=dependent)
         self.lanes = Lanes.of(ring)
-        self.written = choose("steps written out", WRITTEN, self._far_from_cached)
-        """Steps that a loop makes at once."""
-
-    def _far_from_cached(self, written: int) -> float:
-        """How far the instructions of a loop are from what a processor's first cache holds."""
-        return abs(written * QUAD * self.sums_of_a_thread - CACHED)
 
     def describe(self) -> str:
         own = f"{self.lanes.rows} x {self.lanes.columns}"
@@ -119,25 +109,20 @@ class LaneKernel(WarpgroupKernel):
         held = [_Quads(self, results, name) for name in ("even", "odd")]
         ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
         held[0].load(place.stage, 0)
-        turns, kept = STEPS // self.written, {ROLLED: 1}
-        with ib.for_range(0, self.blocks, name="block", annotations=kept) as block, (
-            ib.for_range(0, turns, name="turn", annotations=kept)
-        ) as turn:
-            for step in range(self.written - 1):
-                held[(step + 1) % 2].load(place.stage, turn * self.written + step + 1)
+        with ib.for_range(0, self.blocks, name="block", annotations={ROLLED: 1}) as block:
+            for step in range(STEPS - 1):
+                held[(step + 1) % 2].load(place.stage, step + 1)
                 held[step % 2].multiply(sums)
-            with ib.if_scope(turn.equal(turns - 1)):
-                place.advance()
-                with ib.if_scope(block < self.blocks - 1):
-                    ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
+            place.advance()
+            with ib.if_scope(block < self.blocks - 1):
+                ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
             # What is loaded behind the last block is not multiplied.
-            held[0].load(place.stage, (turn + 1) % turns * self.written)
+            held[0].load(place.stage, 0)
             held[1].multiply(sums)
             if self.blocks > self.ring.stages:
-                with ib.if_scope(turn.equal(turns - 1)):
-                    ib.emit(warp_sync())
-                    with ib.if_scope((self.thread % WARP).equal(0)):
-                        ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
+                ib.emit(warp_sync())
+                with ib.if_scope((self.thread % WARP).equal(0)):
+                    ib.emit(mbarrier_arrive(self.free + self._before(place) * 8))
 
 
 class _Quads:
@@ -149,10 +134,10 @@ class _Quads:
         self.a = ib.allocate("float32", (rows * QUAD,), name=f"{name}_a", scope="local")
         self.b = ib.allocate("float32", (columns * QUAD,), name=f"{name}_b", scope="local")
 
-    def load(self, stage: Expr, step: ExprLike) -> None:
+    def load(self, stage: Expr, step: int) -> None:
         """Four steps of a block in a stage."""
         kernel, results = self.kernel, self.results
-        ib, ring, step = kernel.ib, kernel.ring, build.as_expr(step)
+        ib, ring = kernel.ib, kernel.ring
         start = kernel.base + stage * ring.stage_bytes
         # Rows four apart are in the other half of their eight, whose chunks are in another order.
         for row in range(kernel.lanes.rows):
@@ -168,7 +153,7 @@ class _Quads:
             at = (begin ^ (step * 16)) + column * WIDE * ROW_BYTES
             ib.emit(load_quad(self.b[column * QUAD], at))
 
-    def _load_beside(self, begin: Expr, step: Expr) -> None:
+    def _load_beside(self, begin: Expr, step: int) -> None:
         """Columns that lie side by side, four at a time."""
         own = self.kernel.lanes.columns
         for number in range(QUAD):

@@ -5,7 +5,7 @@ swizzle of 128 bytes): a *block* is as many products of a sum as one such row ha
 """
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 from sterna.ir.expr import Expr, ExprLike
@@ -36,8 +36,6 @@ class Operand(ABC):
     kind: DataType
     along_rows = False
     """Whether neighbours in memory belong to neighbouring rows, not to one sum."""
-    tf32 = False
-    """Whether copies round its numbers of float32 to the bits that Tensor Cores read."""
 
     @abstractmethod
     def map_line(self, rows: int) -> str:
@@ -48,6 +46,10 @@ class Operand(ABC):
         self, map_: Expr, to: Expr, barrier: Expr, rows: int, at: "Place"
     ) -> list[Expr]:
         """The copies of a block of a tile of so many rows."""
+
+    @abstractmethod
+    def in_tf32(self) -> "Operand":
+        """The same, rounded by the copies to the bits of float32 that Tensor Cores read."""
 
     @property
     def unit(self) -> int:
@@ -92,6 +94,10 @@ class Matrix(Operand):
     wide: bool = False
     """Whether it is float32 in memory, and rounded to its kind on the way to the products."""
     tf32: bool = False
+    """Whether copies round its numbers of float32 to the bits that Tensor Cores read."""
+
+    def in_tf32(self) -> "Matrix":
+        return replace(self, tf32=True)
 
     @property
     def stored(self) -> DataType:
@@ -153,6 +159,9 @@ class Windows(Operand):
 
     made: Contraction
     tf32: bool = False
+
+    def in_tf32(self) -> "Windows":
+        return replace(self, tf32=True)
 
     @property
     def kind(self) -> DataType:  # type: ignore[override]

@@ -42,8 +42,7 @@ PROCESSORS = 132
 _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {
-    (64, 32): 0.5, (64, 48): 0.69, (64, 64): 0.87, (64, 96): 1.28,
-    (128, 48): 1.15, (128, 64): 1.5, (128, 96): 2.2, (128, 128): 2.9,
+    (64, 32): 0.5, (64, 48): 0.69, (64, 64): 0.87, (64, 96): 1.28, (128, 128): 2.9,
 }
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
@@ -192,9 +191,7 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    most = MOST_IN_CLUSTERS
-    if ring.split == 2 and (ring.wide or by_lanes):
-        most = PROCESSORS * (2 if by_lanes else 1)
+    most = PROCESSORS if ring.split == 2 and (ring.wide or by_lanes) else MOST_IN_CLUSTERS
     if not by_lanes and ring.own_columns % 8:
         return False
     return whole and _blocks(product, ring) <= most
@@ -223,8 +220,8 @@ def microseconds(product: Product, ring: Ring) -> float:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
-    # Data that comes from outside has none in front; lanes leave room for another block.
-    if (ring.wide and not ring.turned) or product.by_lanes(ring):
+    # Data that comes from outside has none in front; tiles by lanes leave another block room.
+    if (ring.wide and not ring.turned) or (product.by_lanes(ring) and blocks > PROCESSORS):
         wanted = 4
     return _START_TIME + waves * (each + exchanged) + 0.01 * abs(ring.stages - wanted)
 

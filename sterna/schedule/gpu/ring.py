@@ -126,9 +126,9 @@ class Product:
 
     def in_tf32(self, times: int) -> "Product":
         """The same where so many products of tf32 may stand for one of float32."""
-        rounded = times == 1
-        a, b = replace(self.a, tf32=rounded), replace(self.b, tf32=rounded)
-        return replace(self, a=a, b=b, tf32=times)
+        if times != 1:
+            return replace(self, tf32=times)
+        return replace(self, a=self.a.in_tf32(), b=self.b.in_tf32(), tf32=times)
 
     def turned(self) -> "Product":
         """The same with its operands exchanged."""

@@ -34,7 +34,7 @@ from sterna.schedule.gpu.rounded_kernel import (
 )
 from sterna.schedule.gpu.rounded_persistent_kernel import AheadKernel
 from sterna.schedule.gpu.strided import strided
-from sterna.schedule.gpu.thrice_kernel import ThriceKernel, ThricePersistentKernel, rests_of
+from sterna.schedule.gpu.tf32_kernel import ThriceKernel, ThricePersistentKernel, rests_of
 from sterna.schedule.gpu.turned_kernel import TurnedKernel
 from sterna.schedule.gpu.warp_kernel import WarpKernel
 from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel

@@ -136,10 +136,10 @@ class _Rows:
                 at = (start ^ (chunk * 16)) + lower * 8 * ROW_BYTES
                 ib.emit(load_float(loaded[number], at))
             for number in range(NUMBERS):
-                value = loaded[number]
-                at = half * NUMBERS + number
-                self.numbers[at] = reinterpret("uint32", value)
-                self.rests[at] = reinterpret("uint32", value - read_part(value))
+                value, word = loaded[number], half * NUMBERS + number
+                read = ib.let("read", read_part(value))
+                self.numbers[word] = reinterpret("uint32", read)
+                self.rests[word] = reinterpret("uint32", value - read)
         for words in (self.numbers, self.rests):
             ib.emit(settle(words[half * NUMBERS], NUMBERS))
         place.advance()
