@@ -109,7 +109,7 @@ def test_a_loop_of_many_rounds_stays_a_loop() -> None:
         [("more", BOOL, ()), ("next", FLOAT, (2,))], {"one": np.float32(1)},
     ))
     first = floats(2)
-    model = model_of([node], {"first": first}, {"most": np.int64(3000)}, ["last"], 17)
+    model = model_of([node], {"first": first}, {"most": np.array(3000)}, ["last"], 17)
     with pytest.raises(UndecidedError, match=r"more than 1000 iterations.*sterna.compile"):
         from_onnx(model)
     np.testing.assert_allclose(sterna.compile(model)(first), first + 3000, rtol=1e-5)

@@ -28,11 +28,11 @@ def narrowed() -> str:
 
 
 def test_sums_may_be_wider_than_results() -> None:
-    @relay.op.register_mixed_precision_conversion("nn.dense", level=11)
     def conversion(call: relay.Call, mixed_precision_type: str) -> list[Any]:
         assert str(call.op) == "nn.dense"
         return [MIXED_PRECISION_ALWAYS, "float32", mixed_precision_type]
 
+    relay.op.register_mixed_precision_conversion("nn.dense", level=11)(conversion)
     assert 'out_dtype="float32"' in narrowed() and narrowed().count('dtype="float16"') == 3
 
 

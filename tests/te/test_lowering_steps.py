@@ -1,6 +1,7 @@
 """The steps of lowering one by one."""
 
 from sterna import te
+from sterna.ir import build
 from sterna.te.lowering_steps import InferBound, ScheduleOps
 
 
@@ -12,6 +13,7 @@ def test_bounds_and_loops() -> None:
     outer, inner = s[c].split(c.op.axis[0], 32)
     s[b].compute_at(s[c], outer)
     bounds = InferBound(s.normalize())
-    assert [int(bounds[axis].extent) for axis in (outer, inner, b.op.axis[0])] == [4, 32, 32]
+    axes = (outer, inner, b.op.axis[0])
+    assert [build.int_value(bounds[axis].extent) for axis in axes] == [4, 32, 32]
     text = repr(ScheduleOps(s, bounds))
     assert "for i.outer in range(4)" in text and "b = allocate((32,)" in text
