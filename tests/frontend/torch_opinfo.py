@@ -209,6 +209,9 @@ def _comparable(op: Any, sample: Any, made: Any, found: list[Any]) -> tuple[list
         return found, wanted
     if op.name in WITH_PLACES and len(found) == 2 and sample.input.ndim:
         return [found[0], _at_places(op.name, sample, found[1])], [wanted[0], wanted[0]]
+    if op.name == "argsort" and sample.input.ndim:
+        return ([_at_places(op.name, sample, each) for each in found],
+                [_at_places(op.name, sample, each) for each in wanted])
     own = torch.utils._pytree.tree_unflatten(found, spec)
     process = sample.output_process_fn_grad
     return _flat(process(own)), _flat(process(made))
