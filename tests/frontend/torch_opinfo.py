@@ -27,6 +27,7 @@ import torch
 import sterna
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import load
+from sterna.frontend.torch.tensors import array_of_tensor
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import find
 from sterna.support.errors import OpNotImplemented
@@ -176,7 +177,10 @@ def _outcome(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
 
 
 def _run(exported: Any, given: Sequence[Any], compiled: bool) -> list[Any]:
-    arrays = [each.detach().numpy() for each in given]
+    arrays = [
+        array_of_tensor(each, "a sample") if each.dtype == torch.bfloat16
+        else each.detach().numpy() for each in given
+    ]
     if compiled:
         made = sterna.compile(exported, opt_level=0)(*arrays)
     else:

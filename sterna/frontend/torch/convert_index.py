@@ -194,7 +194,18 @@ _REDUCTIONS = {
     "": "update", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
     "amin": "min",
 }
-_NEUTRAL = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
+
+
+def _neutral(kind: str, x: RelayExpr) -> RelayExpr:
+    """What does not count in a reduction of such elements."""
+    if kind in ("add", "mul"):
+        return like(int(kind == "mul"), x)
+    if dtype_of(x) == "bool":
+        return like(kind == "min", x)
+    if is_float(x):
+        return like(math.inf if kind == "min" else -math.inf, x)
+    limits = np.iinfo(dtype_of(x))
+    return like(limits.max if kind == "min" else limits.min, x)
 
 
 def _scattered(
@@ -241,7 +252,7 @@ def _combined(
 
 def _cleared(x: RelayExpr, at: int, index: RelayExpr, kind: str) -> RelayExpr:
     """Data that does not count where something is written to."""
-    neutral = expand(like(_NEUTRAL[kind], x), shape_of(index))
+    neutral = expand(_neutral(kind, x), shape_of(index))
     return call("scatter_elements", x, index, neutral, axis=at)
 
 
