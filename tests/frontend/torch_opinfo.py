@@ -331,7 +331,9 @@ def page(sweeps: Mapping[str, Sweep]) -> str:
 
 
 def _told(one: Outcome) -> str:
-    return f"`{one.name}`" + (f": {one.detail}" if one.detail and one.reason == LACKING else "")
+    """Its name, as code but for classes of PyTorch's, and what it lacks."""
+    name = f"`{one.name}`" if one.name.islower() or not one.name.startswith("nn.") else one.name
+    return name + (f": {one.detail}" if one.detail and one.reason == LACKING else "")
 
 
 def _listed(sweep: Sweep) -> list[str]:
@@ -341,6 +343,9 @@ def _listed(sweep: Sweep) -> list[str]:
         f"- {reason}: " + ", ".join(_told(one) for one in sweep.outcomes if one.reason == reason)
         for reason, _ in reasons.most_common()
     ]
+    again = [_told(one) for one in sweep.outcomes if one.reason == RIGHT and one.detail]
+    if again:
+        lines.append(f"- mended after the sweep, and right when run again: {', '.join(again)}")
     return [f"\n## What is not right of {sweep.dtype}\n", *(lines or ["Nothing."])]
 
 
