@@ -28,7 +28,7 @@ from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program, ProgramOutput, Ref, Weight
-from sterna.frontend.torch.read_exported import read_exported, read_fx, target_name
+from sterna.frontend.torch.read_exported import read_fx, read_recorded, target_name
 from sterna.frontend.torch.table import converter_of
 from sterna.frontend.torch.tensors import array_of_tensor
 from sterna.model import CompiledModel
@@ -166,7 +166,7 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
         with torch.no_grad():
             exported = torch.export.export(gm, tuple(inputs))
         return _or_parts(
-            partial(read_exported, exported), inputs, static, gm, options,
+            partial(read_recorded, exported), inputs, static, gm, options,
             partial(graph_of_exported, exported, inputs, static),
         )
 
@@ -174,7 +174,7 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
         exported = export_open(gm, inputs)
         if exported is None:
             return None
-        return _open_program(read_exported(exported), inputs, static, options)
+        return _open_program(read_recorded(exported), inputs, static, options)
 
     made = _Compiled(compile_for, static, example_inputs, compile_open)
     if not made.is_open:

@@ -9,7 +9,7 @@ import torch
 Extents = Mapping[int, tuple[int, int]]
 
 
-class _OfTensors(torch.nn.Module):
+class _OfTensors(torch.nn.Module):  # type: ignore[misc]
     """A graph as a function of its tensors, from which its other inputs follow."""
 
     def __init__(self, graph: Any, extents: Extents, count: int) -> None:

@@ -86,9 +86,10 @@ def transform_weights(weight: Array, m: int, block: int) -> Array:
     """Weights (O, r, r, I) as (position, block of O, I, O in the block)."""
     outer, _, window, inner = weight.shape
     g = as_array(matrices(m, window).window)
-    made = np.einsum("xr,orsi,ys->xyoi", g, weight.astype(np.float64), g, optimize=True)
-    packed = made.reshape(-1, outer // block, block, inner).transpose(0, 1, 3, 2)
-    return np.ascontiguousarray(packed).astype(weight.dtype)
+    rows = np.matmul(g, weight.astype(np.float64).reshape(outer, window, window * inner))
+    square = np.matmul(g, rows.reshape(outer * len(g), window, inner))
+    made = square.astype(weight.dtype).reshape(outer // block, block, len(g) ** 2, inner)
+    return np.ascontiguousarray(made.transpose(2, 0, 3, 1))
 
 
 def restore_weights(packed: Array, m: int, window: int) -> Array:

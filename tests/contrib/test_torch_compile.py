@@ -52,10 +52,12 @@ def test_weights_are_constants_until_they_change() -> None:
 def test_one_program_over_symbols_serves_all_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
     built: list[Any] = []
     build = torch_compile._build_open
-    monkeypatch.setattr(
-        torch_compile, "_build_open",
-        lambda program, options: built.append(build(program, options)) or built[-1],
-    )
+
+    def count(program: Any, options: Any) -> Any:
+        built.append(build(program, options))
+        return built[-1]
+
+    monkeypatch.setattr(torch_compile, "_build_open", count)
     monkeypatch.delattr(torch_compile, "_build")
     net = Net()
     compiled = torch.compile(net, backend=backend, options=QUICK, dynamic=True)

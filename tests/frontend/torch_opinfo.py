@@ -27,6 +27,7 @@ import torch
 import sterna
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import load
+from sterna.frontend.torch.tensors import array_of_tensor
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import find
 from sterna.support.errors import OpNotImplemented
@@ -56,8 +57,10 @@ PyTorch {version} describes {count} operators that take `{dtype}` on the CPU, wi
 `torch.testing`, or against those of float64 where PyTorch's own are less exact: of {right}
 operators all these calls are right. Of `empty` and its kin shapes and types are compared, of
 eigenvectors and singular vectors what OpInfo says is the same for any sign.
-`python -m tests.frontend.torch_opinfo --dtype float32 --keep FOLDER` runs them, and with
-`--page docs/pytorch_coverage.md` it writes this page of what was kept.
+`python -m tests.frontend.torch_opinfo --dtype float32 --keep FOLDER` runs them, with
+`--of modules` and `--of "control flow"` PyTorch's samples of these; `python -m
+tests.frontend.torch_gradients --keep FOLDER` runs gradients by the training path of torch.compile.
+With `--page docs/pytorch_coverage.md` the former writes this page of what was kept.
 """
 
 
@@ -174,7 +177,10 @@ def _outcome(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
 
 
 def _run(exported: Any, given: Sequence[Any], compiled: bool) -> list[Any]:
-    arrays = [each.detach().numpy() for each in given]
+    arrays = [
+        array_of_tensor(each, "a sample") if each.dtype == torch.bfloat16
+        else each.detach().numpy() for each in given
+    ]
     if compiled:
         made = sterna.compile(exported, opt_level=0)(*arrays)
     else:
@@ -207,6 +213,9 @@ def _comparable(op: Any, sample: Any, made: Any, found: list[Any]) -> tuple[list
         return found, wanted
     if op.name in WITH_PLACES and len(found) == 2 and sample.input.ndim:
         return [found[0], _at_places(op.name, sample, found[1])], [wanted[0], wanted[0]]
+    if op.name == "argsort" and sample.input.ndim:
+        return ([_at_places(op.name, sample, each) for each in found],
+                [_at_places(op.name, sample, each) for each in wanted])
     own = torch.utils._pytree.tree_unflatten(found, spec)
     process = sample.output_process_fn_grad
     return _flat(process(own)), _flat(process(made))
@@ -281,6 +290,7 @@ class Sweep:
     samples: int
     compiled: bool
     outcomes: list[Outcome]
+    version: str = torch.__version__.partition("+")[0]
 
     def write(self, folder: Path) -> None:
         """Keep it in a folder."""
@@ -299,37 +309,56 @@ class Sweep:
 
 
 def page(sweeps: Mapping[str, Sweep]) -> str:
-    """The list of float32 by reason, and the counts of the other types."""
+    """The list of float32 by reason, and what is not right of the other types."""
     sweep = sweeps["float32"]
     outcomes = sweep.outcomes
     right = [one for one in outcomes if one.reason == RIGHT]
     how = "compiled code" if sweep.compiled else "the operators' references in NumPy"
     parts = [HEAD.format(
-        version=torch.__version__.partition("+")[0], count=len(outcomes), dtype=sweep.dtype,
+        version=sweep.version, count=len(outcomes), dtype=sweep.dtype,
         samples=sweep.samples, how=how, right=len(right),
     ), *_counts(sweeps.values())]
     others = Counter(one.reason for one in outcomes if one.reason != RIGHT)
     for reason, count in others.most_common():
         parts.append(f"\n## {count}: {reason}\n")
-        for one in outcomes:
-            if one.reason == reason:
-                detail = f": {one.detail}" if one.detail and reason == LACKING else ""
-                parts.append(f"- `{one.name}`{detail}")
+        parts += [f"- {_told(one)}" for one in outcomes if one.reason == reason]
     parts.append(f"\n## {len(right)}: right\n")
     parts.append(", ".join(f"`{one.name}`" for one in right))
+    for other in sweeps.values():
+        if other is not sweep:
+            parts += _listed(other)
     return "\n".join(parts) + "\n"
+
+
+def _told(one: Outcome) -> str:
+    """Its name, as code but for classes of PyTorch's, and what it lacks."""
+    name = f"`{one.name}`" if one.name.islower() or not one.name.startswith("nn.") else one.name
+    return name + (f": {one.detail}" if one.detail and one.reason == LACKING else "")
+
+
+def _listed(sweep: Sweep) -> list[str]:
+    """What is not right of a sweep, by reason; all else is."""
+    reasons = Counter(one.reason for one in sweep.outcomes if one.reason != RIGHT)
+    lines = [
+        f"- {reason}: " + ", ".join(_told(one) for one in sweep.outcomes if one.reason == reason)
+        for reason, _ in reasons.most_common()
+    ]
+    again = [_told(one) for one in sweep.outcomes if one.reason == RIGHT and one.detail]
+    if again:
+        lines.append(f"- mended after the sweep, and right when run again: {', '.join(again)}")
+    return [f"\n## What is not right of {sweep.dtype}\n", *(lines or ["Nothing."])]
 
 
 def _counts(sweeps: Iterable[Sweep]) -> list[str]:
     """A table of how many operators are right, by type of elements."""
-    reasons = [RIGHT, WRONG, BROKEN, LACKING, TORCH, COMPLEX, RANDOM, DATA]
+    reasons = [RIGHT, WRONG, BROKEN, LACKING, TORCH, COMPLEX, RANDOM, DATA, SLOW]
     rows = [
-        f"| `{sweep.dtype}` | {sweep.samples} | {len(sweep.outcomes)} | "
+        f"| `{sweep.dtype}` | {sweep.version} | {sweep.samples} | {len(sweep.outcomes)} | "
         + " | ".join(str(sweep.count(reason)) for reason in reasons) + " |"
         for sweep in sweeps
     ]
-    return [f"| elements | calls | operators | {' | '.join(reasons)} |",
-            "|---" * (len(reasons) + 3) + "|", *rows]
+    return [f"| elements | PyTorch | calls | operators | {' | '.join(reasons)} |",
+            "|---" * (len(reasons) + 4) + "|", *rows]
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -108,7 +108,7 @@ def linspace(
     """Numbers from one to another, counted from the nearer end."""
     expect_moderate(steps, "linspace")
     kind = known_dtype(dtype or DEFAULT_FLOAT, "a tensor")
-    if isinstance(start, RelayExpr) or isinstance(end, RelayExpr):
+    if isinstance(start, RelayExpr | Expr) or isinstance(end, RelayExpr | Expr):
         first, last = as_type(start, "float64"), as_type(end, "float64")
         shares = constant(np.linspace(0, 1, steps), "float64")
         apart = call("multiply", shares, call("subtract", last, first))

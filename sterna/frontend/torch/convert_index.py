@@ -7,6 +7,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_shape import (
     axis_of,
     broadcast_shape,
@@ -164,10 +165,8 @@ def index_put(
     wanted = _values(values, whole, inner, axes)
     updates = reshaped(wanted, (count, math.prod(inner)))
     lines = expand(reshaped(flat, (count, 1)), (count, math.prod(inner)))
-    made = call(
-        "scatter_elements", rows, lines, cast(updates, dtype_of(x)), axis=0,
-        reduction="add" if accumulate else "update",
-    )
+    kind = "add" if accumulate else "update"
+    made = _combined(rows, lines, cast(updates, dtype_of(x)), 0, kind)
     back = [order.index(axis) for axis in range(len(order))]
     return permute(reshaped(made, extents), back)
 
@@ -195,7 +194,18 @@ _REDUCTIONS = {
     "": "update", "add": "add", "sum": "add", "multiply": "mul", "prod": "mul", "amax": "max",
     "amin": "min",
 }
-_NEUTRAL = {"add": 0.0, "mul": 1.0, "max": -math.inf, "min": math.inf}
+
+
+def _neutral(kind: str, x: RelayExpr) -> RelayExpr:
+    """What does not count in a reduction of such elements."""
+    if kind in ("add", "mul"):
+        return like(int(kind == "mul"), x)
+    if dtype_of(x) == "bool":
+        return like(kind == "min", x)
+    if is_float(x):
+        return like(math.inf if kind == "min" else -math.inf, x)
+    limits = np.iinfo(dtype_of(x))
+    return like(limits.max if kind == "min" else limits.min, x)
 
 
 def _scattered(
@@ -222,12 +232,27 @@ def _scattered(
     kind = _REDUCTIONS[reduce]
     if not include_self:
         x = _cleared(x, at, index, kind)
-    return call("scatter_elements", x, index, cast(src, dtype_of(x)), axis=at, reduction=kind)
+    return _combined(x, index, cast(src, dtype_of(x)), at, kind)
+
+
+# The sum of truth values is whether one holds, the product whether all do.
+_OF_TRUTH = {"add": "max", "mul": "min"}
+
+
+def _combined(
+    x: RelayExpr, index: RelayExpr, src: RelayExpr, axis: int, reduction: str
+) -> RelayExpr:
+    """Elements written to places along an axis, together with what is there."""
+    if dtype_of(x) == "bool" and reduction != "update":
+        kind = _OF_TRUTH.get(reduction, reduction)
+        made = _combined(cast(x, "uint8"), index, cast(src, "uint8"), axis, kind)
+        return cast(made, "bool")
+    return call("scatter_elements", x, index, src, axis=axis, reduction=reduction)
 
 
 def _cleared(x: RelayExpr, at: int, index: RelayExpr, kind: str) -> RelayExpr:
     """Data that does not count where something is written to."""
-    neutral = expand(like(_NEUTRAL[kind], x), shape_of(index))
+    neutral = expand(_neutral(kind, x), shape_of(index))
     return call("scatter_elements", x, index, neutral, axis=at)
 
 
@@ -271,7 +296,7 @@ def index_copy(
     lines = _lines(x, at, index)
     src = expand(source, shape_of(lines)) if rank_of(source) != rank_of(x) else source
     if alpha != 1:
-        src = call("multiply", src, like(alpha, src))
+        src = mul(src, like(alpha, src))
     return _scattered(x, at, lines, src, None, reduce, include_self)
 
 

@@ -9,7 +9,7 @@ from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, r
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_matrix import matmul
 from sterna.frontend.torch.convert_shape import broadcast_shape, cat, expand, shape_of, slice_
-from sterna.frontend.torch.promotion import Operand, in_float32
+from sterna.frontend.torch.promotion import Operand, as_type, in_float32
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -428,9 +428,9 @@ def _threshold(
 
 
 def _column(value: Operand, like_this: RelayExpr) -> RelayExpr:
-    if not isinstance(value, RelayExpr):
-        return like(float(value), like_this)
-    made = cast(value, dtype_of(like_this))
+    if isinstance(value, int | float):
+        return like(value, like_this)
+    made = as_type(value, dtype_of(like_this))
     return call("expand_dims", made, rank_of(made))
 
 

@@ -69,6 +69,8 @@ def nanmean(
 def prod(
     x: RelayExpr, dim: Dims = None, keepdim: bool = False, dtype: str | None = None
 ) -> RelayExpr:
+    if dtype == "bool":  # whether all hold
+        return cast(prod(cast(x, "bool"), dim, keepdim, "uint8"), "bool")
     return reduced("prod", _summed_type(x, dtype), dim, keepdim)
 
 

@@ -76,7 +76,7 @@ def counted(extent: Extent) -> RelayExpr:
 
 def as_tensor(extent: Extent) -> RelayExpr:
     """An extent, or whether something holds of extents, as a number of the program."""
-    if type(extent) is int:
+    if isinstance(extent, int):
         return constant(extent, "int64")
     if str(extent.dtype) == "bool":
         return cast(as_tensor(build.select(extent, build.const(1), build.const(0))), "bool")

@@ -56,7 +56,7 @@ def _loaded_script(model: Any, name: str) -> Any:
             model if isinstance(model, str | os.PathLike) else io.BytesIO(bytes(model)),
             map_location="cpu",
         )
-    except RuntimeError as error:
+    except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message with odd bytes
         raise ValueError(f"PyTorch cannot read {name}: {error}") from None
 
 

@@ -52,7 +52,8 @@ class ProgramTrace:
 
     def _imported(self, shapes: Mapping[str, Sequence[Dim]]) -> Function:
         module, _ = import_program(self.program, ImportOptions(shapes=shapes))
-        return module["main"]
+        main: Function = module["main"]
+        return main
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes, over variables by the inputs' names."""

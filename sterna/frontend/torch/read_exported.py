@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 from sterna.frontend.open_shapes import NamedDim
+from sterna.frontend.torch.functional import made_functional
 from sterna.frontend.torch.program import (
     HIGHER_ORDER,
     Argument,
@@ -32,6 +33,39 @@ ROUNDS = 4
 def read_exported(exported: Any) -> Program:
     """The program of an ExportedProgram, functional, with big operators whole."""
     made = functional(exported)
+    return _program(made)
+
+
+def read_recorded(exported: Any) -> Program:
+    """The same of a program all of whose operators have converters, as torch.export recorded it.
+
+    Changes in place are undone in the record, which takes less time than PyTorch's own passes.
+    """
+    if all(map(_is_plain, exported.graph.nodes)):
+        try:
+            return made_functional(_program(exported))
+        except OpNotImplemented:
+            pass  # a change in place that only PyTorch's passes undo
+    return read_exported(exported)
+
+
+def _is_plain(node: Any) -> bool:
+    """Whether a node is an operator that has a converter, and keeps no statistics of its own."""
+    if node.op == "get_attr":
+        return False
+    if node.op != "call_function" or node.target is operator.getitem:
+        return True
+    name = target_name(node.target)
+    keeps = name in _KEEPING_STATISTICS and any(each is True for each in node.args[5:6])
+    return converter_of(name) is not None and not keeps
+
+
+# Normalisations that write to their running statistics when they are trained.
+_KEEPING_STATISTICS = frozenset({"aten.batch_norm.default", "aten.instance_norm.default"})
+
+
+def _program(made: Any) -> Program:
+    """The program of an export as it is."""
     signature = made.graph_signature
     nodes = list(made.graph.nodes)
     held = {**made.state_dict, **made.constants}

@@ -398,7 +398,10 @@ _NUMBERED = {
 
 def _trace(node: Any) -> str:
     """The stack of the user's program; a trace has the innermost line first."""
-    text = str(node.sourceRange())
+    try:
+        text = str(node.sourceRange())
+    except RuntimeError:
+        return ""  # the file's own record of lines is broken
     traced = _TRACED.findall(text)
     if traced:
         return "\n".join(f'File "{path.strip()}", line {line}' for path, line in reversed(traced))
