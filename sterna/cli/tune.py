@@ -146,7 +146,8 @@ def _board(options: argparse.Namespace) -> Board | None:
     for name, given in others:
         if given is not None:
             raise UsageError(f"--board and {name} do not go together: QEMU runs the firmware here")
-    if options.target is not None and parse_target(options.target).kind.name != "c":
+    forms = parse_target(options.target or "c").kind.code_generator().forms
+    if "c" not in forms:
         raise UsageError(f"--board: networks for boards are C, not '{options.target}'")
     _, board = find_board(options.board)
     try:

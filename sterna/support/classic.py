@@ -71,6 +71,9 @@ MOVED = {
     "sterna.runtime.packed_func": "sterna.runtime",
     "sterna.runtime.runtime_ctypes": "sterna.runtime",
     "sterna.runtime.vm": "sterna.runtime.vm",
+    "sterna.target.CompilationConfig": "sterna.target.compilation_config:CompilationConfig",
+    "sterna.target.make_compilation_config":
+        "sterna.target.compilation_config:make_compilation_config",
     "sterna.target.tag": "sterna.target.tags",
     "sterna.target.target.micro": "sterna.target.shortcuts:micro",
     "sterna.te.schedule.InferBound": "sterna.te.lowering_steps:InferBound",

@@ -1,7 +1,6 @@
 """What code is made for: targets, their kinds, and the machines that they stand for."""
 
 from sterna.support.classic import classic_names
-from sterna.target.compilation_config import CompilationConfig, make_compilation_config
 from sterna.target.for_schedules import host_of, is_gpu, plain_of, processor_of
 from sterna.target.kind import Option, TargetKind, register
 from sterna.target.machine import Machine, instructions_of, is_microcontroller, machine_of
@@ -22,10 +21,10 @@ from sterna.target.tags import list_tags
 from sterna.target.target import Target
 
 __all__ = [
-    "CompilationConfig", "Machine", "Option", "Target", "TargetKind",
+    "Machine", "Option", "Target", "TargetKind",
     "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
     "intel_graphics", "is_gpu", "is_microcontroller",
-    "list_tags", "machine_of", "make_compilation_config", "mali", "micro", "needed", "plain_of",
+    "list_tags", "machine_of", "mali", "micro", "needed", "plain_of",
     "processor_of", "register", "riscv_cpu", "rocm",
 ]
 
