@@ -38,7 +38,15 @@ def broadcast_place(at: Index, given: Tensor) -> tuple[ExprLike, ...] | int:
     """The element of an operand that broadcasting pairs with a place of the result."""
     shape = dims_of(given)
     own = zip(at[len(at) - len(shape) :], shape, strict=True)
-    return tuple(build.const(0) if extent == 1 else index for index, extent in own) or 0
+    return tuple(_broadcast_index(index, extent) for index, extent in own) or 0
+
+
+def _broadcast_index(index: Expr, extent: Dim) -> Expr:
+    """The index along one dimension; an open extent may turn out to be 1."""
+    zero = build.const(0, index.dtype)
+    if type(extent) is int:
+        return zero if extent == 1 else index
+    return build.select(build.equal(extent, 1), zero, index)
 
 
 def as_index(value: Expr) -> Expr:

@@ -17,6 +17,8 @@ OTHER_MEANINGS = {
     ("arith/sums.py", "fma"),  # the intrinsic of the loop IR
     ("codegen/opencl/prelude.py", "fma"),  # a name that OpenCL C keeps for itself
     ("codegen/nvptx/kernel.py", "bf16"),  # LLVM's name of the type
+    ("codegen/nvptx/fragments.py", "bf16"),  # PTX's name of the type
+    ("tir/device_products.py", "bf16"),
     ("codegen/nvptx/register_products.py", "bf16"),  # PTX's name of the type
     ("codegen/nvptx/warpgroups.py", "bf16"),
     ("relay/text.py", "bf16"),  # how the text form writes numbers of bfloat16

@@ -15,6 +15,7 @@ from sterna.relay.dataflow_pattern import DFPattern, partition
 from sterna.relay.expr import Function, RelayExpr
 
 Entry = tuple[str, DFPattern] | tuple[str, DFPattern, Callable[[RelayExpr], bool]]
+CheckedEntry = tuple[str, DFPattern, Callable[[RelayExpr], bool] | None]
 
 
 def MergeComposite(pattern_table: Sequence[Entry]) -> Pass:
@@ -24,18 +25,22 @@ def MergeComposite(pattern_table: Sequence[Entry]) -> Pass:
     """
     entries = [_entry(each) for each in pattern_table]
 
-    def change(mod: IRModule, context: Any) -> IRModule:
-        made = mod.shallow_copy()
-        for name, function in mod.functions.items():
-            if isinstance(function, Function):
-                made[name] = _merged(function, entries)
-        return made
-
-    named: Pass = module_pass(change, opt_level=0, name="MergeComposite")
-    return named
+    made: Pass = module_pass(
+        lambda mod, context: merge_composite(mod, entries), opt_level=0, name="MergeComposite"
+    )
+    return made
 
 
-def _entry(given: Any) -> tuple[str, DFPattern, Callable[[RelayExpr], bool] | None]:
+def merge_composite(mod: IRModule, entries: Sequence[CheckedEntry]) -> IRModule:
+    """The module with a call of a composite function for each match."""
+    made = mod.shallow_copy()
+    for name, function in mod.functions.items():
+        if isinstance(function, Function):
+            made[name] = _merged(function, entries)
+    return made
+
+
+def _entry(given: Any) -> CheckedEntry:
     parts = tuple(given) if isinstance(given, tuple | list) else ()
     if len(parts) not in (2, 3) or not isinstance(parts[1], DFPattern):
         raise TypeError(
@@ -45,9 +50,7 @@ def _entry(given: Any) -> tuple[str, DFPattern, Callable[[RelayExpr], bool] | No
     return str(parts[0]), parts[1], parts[2] if len(parts) == 3 else None
 
 
-def _merged(
-    function: Function, entries: list[tuple[str, DFPattern, Callable[[RelayExpr], bool] | None]]
-) -> Function:
+def _merged(function: Function, entries: Sequence[CheckedEntry]) -> Function:
     body = function.body
     for name, pattern, check in entries:
         body = partition(pattern, body, {"Composite": name}, check)
