@@ -19,7 +19,7 @@ from sterna.tune import Budget, TuningDatabase, tune
 from sterna.tune.tuner import network_inputs
 from sterna.tune.worker import Worker, read_inputs, read_network, write_network
 from sterna.tune.workers import Crashed, Hung, Refused
-from tests.tune.networks import LAYER, two_convolutions
+from tests.tune.networks import INPUT, LAYER, two_convolutions
 
 TARGET = Target("llvm -mcpu=native")
 QUICK = Budget(trials=2, seconds=120, round_seconds=0.02)
@@ -55,7 +55,7 @@ def test_a_network_is_tuned_and_built_from_its_records(model: Path, tmp_path: Pa
 
 
 def test_records_choose_the_kernels_that_are_built(model: Path, tmp_path: Path) -> None:
-    x = np.random.default_rng(1).standard_normal((1, 16, 12, 12)).astype("float32")
+    x = np.random.default_rng(1).standard_normal(INPUT).astype("float32")
     plain = sterna.compile(model)
     want = plain(x)
     database = TuningDatabase(tmp_path / "small.tuned.db")  # beside the model: found by itself
