@@ -125,13 +125,10 @@ class _Job:
     def build(self) -> "BuildRecord":
         """Import and compile the model."""
         with self.context:
-            made = models.build_model(
+            return models.build_model(
                 self.model, self.target, self.shapes, self.params, self.narrow, self.example_inputs,
                 self.fixed,
             )
-        if self.tuned is not None:
-            self.tuned.expect_offered(made, self.target)
-        return made
 
 
 def _job(
@@ -169,7 +166,8 @@ def _closed(job: _Job) -> CompiledModel:
         known = partial(_known, cached, job.target, job.build)
         return CompiledModel(cached.module, device, known)
     build = job.build()
-    if recipe is not None:
+    fits = job.tuned is None or job.tuned.are_offered(build, job.target)
+    if recipe is not None and fits:  # with records that do not fit it is told each time
         models.write_to_cache(recipe, build)
     return CompiledModel(build.factory.module, device, build)
 

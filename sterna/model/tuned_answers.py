@@ -22,12 +22,12 @@ class TunedAnswers:
     database: TuningDatabase
     answers: dict[str, str]
 
-    def expect_offered(self, build: BuildRecord, target: Target) -> None:
-        """Say which records no longer fit, and set them aside where the file can be written."""
+    def are_offered(self, build: BuildRecord, target: Target) -> bool:
+        """Whether all records fit; those that do not are told, and set aside if that can be."""
         stale = {question: "it is no longer offered" for question in _not_offered(build)
                  if question in self.answers}
         if not stale:
-            return
+            return True
         with contextlib.suppress(DatabaseError, OSError):
             TuningDatabase(self.database.path).set_aside(target, stale, self.answers)
         warnings.warn(
@@ -35,6 +35,7 @@ class TunedAnswers:
             f"set aside: {', '.join(sorted(stale))}; `sterna tune` finds others",
             stacklevel=3,
         )
+        return False
 
 
 def read_tuned(
