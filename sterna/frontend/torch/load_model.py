@@ -12,7 +12,7 @@ from sterna.frontend.torch.importer import ProgramImporter
 from sterna.frontend.torch.program import Program
 from sterna.frontend.torch.read_exported import read_exported
 from sterna.frontend.torch.read_pt2 import PROGRAM, read_archive
-from sterna.frontend.torch.read_script import read_script
+from sterna.frontend.torch.read_script import BROKEN, read_script
 from sterna.frontend.torch.script_inputs import script_infos
 from sterna.support.errors import MissingPackageError
 
@@ -56,7 +56,7 @@ def _loaded_script(model: Any, name: str) -> Any:
             model if isinstance(model, str | os.PathLike) else io.BytesIO(bytes(model)),
             map_location="cpu",
         )
-    except (RuntimeError, UnicodeDecodeError) as error:  # the latter of a message with odd bytes
+    except BROKEN as error:
         raise ValueError(f"PyTorch cannot read {name}: {error}") from None
 
 

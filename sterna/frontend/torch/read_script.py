@@ -31,6 +31,9 @@ from sterna.support.errors import OpNotImplemented
 # What loops may grow to.
 MOST_STEPS = 200_000
 
+# What PyTorch's reader raises of broken files: errors of C++, and of messages with odd bytes.
+BROKEN = (RuntimeError, ValueError, IndexError, OverflowError, MemoryError)
+
 
 def _append(values: list[Any], value: Any) -> list[Any]:
     values.append(value)
@@ -400,7 +403,7 @@ def _trace(node: Any) -> str:
     """The stack of the user's program; a trace has the innermost line first."""
     try:
         text = str(node.sourceRange())
-    except RuntimeError:
+    except BROKEN:
         return ""  # the file's own record of lines is broken
     traced = _TRACED.findall(text)
     if traced:
