@@ -11,7 +11,7 @@ from sterna.frontend.torch.importer import CustomConverters, ProgramImporter
 from sterna.frontend.torch.load_model import read
 from sterna.frontend.torch.program import Program
 from sterna.frontend.torch.read_script import read_script
-from sterna.frontend.torch.script_inputs import expect_inputs, parsed_infos
+from sterna.frontend.torch.script_inputs import expect_inputs, graph_of, parsed_infos
 from sterna.ir.module import IRModule
 from sterna.relay.expr import RelayExpr
 from sterna.runtime import NDArray
@@ -59,7 +59,7 @@ def _program(model: Any, infos: Any, default_dtype: str, folder: str | None) -> 
     import torch
 
     parsed = parsed_infos(infos)
-    graph = model.graph.copy()
+    graph = graph_of(model).copy()
     torch._C._jit_pass_inline(graph)
     if folder is not None:
         Path(folder).mkdir(parents=True, exist_ok=True)

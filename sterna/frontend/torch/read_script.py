@@ -23,16 +23,21 @@ from sterna.frontend.torch.program import (
 )
 from sterna.frontend.torch.quantized_script import QuantizedTensors
 from sterna.frontend.torch.read_exported import shape_of
-from sterna.frontend.torch.script_inputs import InputInfo, fake_input
+from sterna.frontend.torch.script_inputs import InputInfo, fake_input, graph_of
 from sterna.frontend.torch.source_lines import called
 from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
 from sterna.support.errors import OpNotImplemented
 
-# What loops may grow to.
+# What loops may grow to: steps of the program, and nodes that are run to find them.
 MOST_STEPS = 200_000
+MOST_NODES = 2_000_000
 
 # What PyTorch's reader raises of broken files: errors of C++, and of messages with odd bytes.
 BROKEN = (RuntimeError, ValueError, IndexError, OverflowError, MemoryError)
+
+
+class ScriptError(ValueError):
+    """A node of a script that cannot be run; the message names it and its line."""
 
 
 def _append(values: list[Any], value: Any) -> list[Any]:
@@ -80,8 +85,9 @@ class _Run:
 
         self.torch = torch
         self.module = module
-        self.graph = module.graph.copy()
+        self.graph = graph_of(module).copy()
         torch._C._jit_pass_inline(self.graph)
+        self.nodes = 0
         self.mode = FakeTensorMode(allow_non_fake_inputs=True)
         self.values: dict[str, Any] = {}
         self.names: dict[int, str] = {}
@@ -122,15 +128,30 @@ class _Run:
 
     def _block(self, block: Any) -> None:
         for node in block.nodes():
-            if len(self.steps) > MOST_STEPS:
-                raise ValueError(f"the PyTorch model's loops make more than {MOST_STEPS} steps")
-            special = getattr(self, "_" + node.kind().replace("::", "_"), None)
-            if special is not None:
-                special(node)
-            elif node.kind().startswith("prim::"):
-                self._plain_value(node)
-            else:
-                self._call(node)
+            self._count()
+            try:
+                self._node(node)
+            except (OpNotImplemented, ScriptError):
+                raise
+            except Exception as error:
+                self._refuse(node, error)
+
+    def _count(self) -> None:
+        """Loops end, whatever a file says of them."""
+        self.nodes += 1
+        if len(self.steps) > MOST_STEPS:
+            raise ScriptError(f"the PyTorch model's loops make more than {MOST_STEPS:,} steps")
+        if self.nodes > MOST_NODES:
+            raise ScriptError(f"the PyTorch model's loops run more than {MOST_NODES:,} nodes")
+
+    def _node(self, node: Any) -> None:
+        special = getattr(self, "_" + node.kind().replace("::", "_"), None)
+        if special is not None:
+            special(node)
+        elif node.kind().startswith("prim::"):
+            self._plain_value(node)
+        else:
+            self._call(node)
 
     def _given(self, node: Any) -> list[Any]:
         return [self.values[value.debugName()] for value in node.inputs()]
@@ -157,15 +178,12 @@ class _Run:
     def call_plain(self, node: Any, given: Sequence[Any]) -> Any:
         """An operator of tensors, run on shapes and recorded."""
         space, _, kind = node.kind().partition("::")
-        try:
-            packet = getattr(getattr(self.torch.ops, space), kind)
-            made = self._called(packet, node, given)
-        except AttributeError:
+        packet = getattr(getattr(self.torch.ops, space), kind, None)
+        if packet is None:
             raise OpNotImplemented(
                 f"{self._where(node)}: the operator {node.kind()}, which this PyTorch lacks"
-            ) from None
-        except (RuntimeError, NotImplementedError) as error:
-            self._refuse(node, error)
+            )
+        made = self._called(packet, node, given)
         results = [made] if node.outputsSize() == 1 else list(made)
         self._set(node, *results)
         tensors = [each for each in _flat(results) if self._is_tensor(each)]
@@ -182,6 +200,8 @@ class _Run:
                 by_place.append(value)
             elif value != argument.default_value:
                 by_name[argument.name] = value
+        if not any(map(self._is_tensor, _flat(given))):  # numbers, that stay numbers
+            packet = getattr(packet, schema.overload_name or "default", packet)
         return packet(*by_place, **by_name)
 
     def _record(self, node: Any, packet: str, given: Sequence[Any], made: Sequence[Any]) -> None:
@@ -224,10 +244,12 @@ class _Run:
             raise OpNotImplemented(
                 f"{self._where(node)}: {node.kind()}: data decides about its result"
             ) from None
-        raise ValueError(f"{self._where(node)}: {node.kind()}: {error}") from error
+        said = str(error) or name
+        raise ScriptError(f"{self._where(node)}: {node.kind()}: {said}") from error
 
     def _where(self, node: Any) -> str:
-        return called(f"%{next(iter(node.outputs())).debugName()}", _trace(node))
+        own = next((f"%{value.debugName()}" for value in node.outputs()), node.kind())
+        return called(own, _trace(node))
 
     def _is_tensor(self, value: Any) -> bool:
         return isinstance(value, self.torch.Tensor)
@@ -337,7 +359,7 @@ class _Run:
         self._set(node, None)
 
     def _prim_RaiseException(self, node: Any) -> None:
-        raise ValueError(f"{_line(node)}: the model raises {self._given(node)[0]!r}")
+        raise ScriptError(f"{self._where(node)}: the model raises {self._given(node)[0]!r}")
 
     def _prim_Print(self, node: Any) -> None:
         """What a model prints is not part of its graph."""
@@ -365,6 +387,7 @@ class _Run:
         body = next(iter(node.blocks()))
         turn = 0
         while turn < most and goes_on:
+            self._count()
             for value, each in zip(body.inputs(), (turn, *carried), strict=True):
                 self.values[value.debugName()] = each
             self._block(body)
@@ -409,7 +432,3 @@ def _trace(node: Any) -> str:
     if traced:
         return "\n".join(f'File "{path.strip()}", line {line}' for path, line in reversed(traced))
     return text
-
-
-def _line(node: Any) -> str:
-    return called(node.kind(), _trace(node))

@@ -58,12 +58,20 @@ def _parsed(entry: Any) -> InputInfo:
     return InputInfo(name, shape, None if dtype is None else canonical_dtype(dtype))
 
 
+def graph_of(module: Any) -> Any:
+    """The graph that a script module or function runs."""
+    try:
+        return module.graph
+    except RuntimeError as error:
+        raise ValueError(f"the PyTorch script cannot be run: {error}") from None
+
+
 def script_infos(module: Any, example_inputs: Sequence[Any]) -> list[InputInfo]:
     """What example inputs say, under the names that the graph has for them."""
     import torch
 
     own = 1 if isinstance(module, torch.nn.Module) else 0
-    values = list(module.graph.inputs())[own:]
+    values = list(graph_of(module).inputs())[own:]
     if len(values) != len(example_inputs):
         raise TypeError(
             f"the PyTorch model takes {len(values)} inputs, and {len(example_inputs)} example "

@@ -1,6 +1,7 @@
 """Imports broken TorchScript files: they are imported or refused, and no pickle is executed."""
 
 import base64
+import functools
 import importlib.util
 import io
 import random
@@ -30,8 +31,12 @@ def forward(self, x: Tensor) -> Tensor:
 """
 
 
+@functools.cache
 def script_file() -> bytes:
-    """A file as torch.jit.save writes it: code, pickled attributes and raw weights."""
+    """A file as torch.jit.save writes it: code, pickled attributes and raw weights.
+
+    It is made once in a process: PyTorch names the classes of a second one otherwise, or refuses.
+    """
     import torch
 
     with warnings.catch_warnings():
