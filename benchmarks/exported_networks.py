@@ -3,12 +3,13 @@
     python benchmarks/exported_networks.py FOLDER [--only NAME] [--threads 1 2] [--export-only]
 
 Thirty networks with random weights are exported to ONNX files in FOLDER, those that are not there
-yet, and timed as benchmarks/layers.py times layers. It needs torch, and `pip install --no-deps
-torchvision timm` beside it: what these ask for may bring another torch. Exits with 1 when a result
-differs or a network cannot be compiled.
+yet, and timed as benchmarks/layers.py times layers. Exporting needs torch, torchvision and timm; a
+run over files that are there needs none of them. Exits with 1 when a result differs or a network
+cannot be compiled.
 """
 
 import argparse
+import importlib.util
 import sys
 import warnings
 import zlib
@@ -25,6 +26,12 @@ from timing_run import Task, add_options, check_options, run, wanted
 from sterna.support.write_aside import write_aside
 
 OPSET = 17
+# What exporting needs beside torch, by the names that pip and import know. With what these ask for,
+# pip may bring another torch.
+NEEDED = {
+    "torchvision": "torchvision", "timm": "timm", "huggingface_hub": "huggingface_hub",
+    "safetensors": "safetensors", "pyyaml": "yaml",
+}
 
 
 @dataclass(frozen=True)
@@ -77,6 +84,18 @@ NETWORKS = [
     )),
     Network("timm", "mobilevit_xs", (1, 3, 256, 256)),
 ]
+
+
+def check_libraries() -> None:
+    """Say what to install when a network must be exported and cannot be."""
+    if importlib.util.find_spec("torch") is None:
+        raise SystemExit("exporting networks needs PyTorch: pip install torch")
+    missing = [name for name, module in NEEDED.items() if importlib.util.find_spec(module) is None]
+    if missing:
+        raise SystemExit(
+            f"exporting networks needs {', '.join(missing)}: pip install --no-deps "
+            + " ".join(missing)
+        )
 
 
 @cache
@@ -152,6 +171,11 @@ def task_of(network: Network, folder: Path) -> Task:
     return Task(network.key, network.library, "", False, partial(make, network))
 
 
+def chosen(options: argparse.Namespace) -> list[Network]:
+    """The networks that a run is about."""
+    return [each for each in NETWORKS if wanted(each.key, options.only)][:: options.every]
+
+
 def main() -> int:
     """Export networks and time them."""
     parser = argparse.ArgumentParser(
@@ -164,11 +188,13 @@ def main() -> int:
     options = parser.parse_args()
     check_options(parser, options)
     options.folder.mkdir(parents=True, exist_ok=True)
+    if any(not file_of(each, options.folder).is_file() for each in chosen(options)):
+        check_libraries()
     if not options.export_only:
         return run([task_of(each, options.folder) for each in NETWORKS], options, "Networks")
-    for network in NETWORKS:
+    for network in chosen(options):
         path = file_of(network, options.folder)
-        if wanted(network.key, options.only) and not path.is_file():
+        if not path.is_file():
             export(network, path)
             print(f"{path}: {path.stat().st_size / 1e6:.0f} MB")
     return 0

@@ -219,3 +219,49 @@ def test_a_network_is_exported_and_runs_as_torch_does(
     with torch.no_grad():
         wanted = net(torch.from_numpy(inputs["image"]))["out"].numpy()
     assert np.allclose(sterna.compile(path).run(inputs)["result"], wanted, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("absent, told", [
+    ({"torch"}, "exporting networks needs PyTorch: pip install torch"),
+    ({"timm", "yaml"}, "exporting networks needs timm, pyyaml: pip install --no-deps timm pyyaml"),
+])
+def test_what_exporting_needs_is_told(
+    absent: set[str], told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "importlib.util.find_spec", lambda name: None if name in absent else object()
+    )
+    given = [str(tmp_path), "--export-only", "--engines", "onnxruntime"]
+    monkeypatch.setattr(sys, "argv", ["exported_networks.py", *given])
+    with pytest.raises(SystemExit) as ended:
+        module("exported_networks").main()
+    assert ended.value.code == told
+
+
+def test_files_that_are_there_are_timed_without_the_libraries(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    exported, standings = module("exported_networks"), module("standings")
+    small = exported.Network("timm", "small", (1, 3, 4, 4))
+    monkeypatch.setattr(exported, "NETWORKS", [small, exported.Network("timm", "large")])
+    monkeypatch.setattr(exported, "check_libraries", lambda: pytest.fail("nothing is exported"))
+    exported.file_of(small, tmp_path).write_bytes(b"")
+    timed: list[str] = []
+
+    def run(tasks: Any, options: Any, title: str) -> int:
+        for task in tasks:
+            if module("timing_run").wanted(task.key, options.only):
+                path, inputs = task.make(tmp_path)
+                assert path.name == "timm_small.onnx" and inputs["image"].shape == (1, 3, 4, 4)
+                timed.append(task.key)
+        times = {"sterna": 0.002, "onnxruntime": 0.003}
+        made = standings.Standing("timm/small", "timm", "", 1, times, 1.5, "onnxruntime", 0.0, True)
+        standings.show_standings([made], list(times), title, False, None)
+        return 0
+
+    monkeypatch.setattr(exported, "run", run)
+    given = [str(tmp_path), "--only", "small", "--engines", "onnxruntime"]
+    monkeypatch.setattr(sys, "argv", ["exported_networks.py", *given])
+    assert exported.main() == 0 and timed == ["timm/small"]
+    table = capsys.readouterr().out
+    assert "timm/small" in table and "2.000" in table and "3.000" in table and "1.50" in table
