@@ -299,8 +299,18 @@ def floor_divide(x: Operand, other: Operand) -> RelayExpr:
     return _floor_divide(*together(x, other))
 
 
+@in_float32
 def _floor_divide(a: RelayExpr, b: RelayExpr) -> RelayExpr:
-    return call("floor", call("divide", a, b)) if is_float(a) else call("floor_divide", a, b)
+    """The floor of the exact quotient: of floats by their remainder, as 1 // 0.1 is 9, not 10."""
+    if not is_float(a):
+        return call("floor_divide", a, b)
+    zero = like(0, a)
+    rest = call("mod", a, b)
+    turned = call("not_equal", call("less", b, zero), call("less", rest, zero))
+    below = call("logical_and", call("not_equal", rest, zero), turned)
+    whole = call("round", call("divide", call("subtract", a, rest), b))
+    made = call("where", below, call("subtract", whole, like(1, a)), whole)
+    return call("where", call("equal", b, zero), call("divide", a, b), made)
 
 
 @aten("remainder")

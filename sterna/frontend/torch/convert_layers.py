@@ -9,6 +9,7 @@ from sterna.frontend.torch.convert_create import filled
 from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import extent_of, shape_of, squeeze, unsqueeze
 from sterna.frontend.torch.extents import dims_of
+from sterna.frontend.torch.promotion import HALVES
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -112,24 +113,29 @@ def batch_norm(
     running_mean: RelayExpr | None, running_var: RelayExpr | None, momentum: float = 0.1,
     eps: float = 1e-5, training: bool = False,
 ) -> list[RelayExpr]:
+    kind = dtype_of(input)
+    if training and kind in HALVES:  # rounded once, as PyTorch does
+        wide = cast(input, "float32")
+        made = batch_norm(wide, weight, bias, None, None, momentum, eps, True)
+        return [cast(each, kind) for each in made]
     channels = extent_of(input, 1)
     gamma = _or_filled(weight, 1, input, channels)
     beta = _or_filled(bias, 0, input, channels)
-    empty = filled((0,), 0, dtype_of(input))
+    empty = filled((0,), 0, kind)
     if not training:
         if running_mean is None or running_var is None:
             raise ValueError("without training it needs running_mean and running_var")
-        made = call(
-            "nn.batch_norm", input, gamma, beta, cast(running_mean, dtype_of(input)),
-            cast(running_var, dtype_of(input)), axis=1, epsilon=eps,
+        fixed = call(
+            "nn.batch_norm", input, gamma, beta, cast(running_mean, kind),
+            cast(running_var, kind), axis=1, epsilon=eps,
         )
-        return [*parts(made, 1), empty, empty]
+        return [*parts(fixed, 1), empty, empty]
     axes = tuple(axis for axis in range(rank_of(input)) if axis != 1)
     middle = call("mean", input, axis=axes)
     spread = call("variance", input, axis=axes)
-    made = call("nn.batch_norm", input, gamma, beta, middle, spread, axis=1, epsilon=eps)
+    whole = call("nn.batch_norm", input, gamma, beta, middle, spread, axis=1, epsilon=eps)
     inverse = call("rsqrt", call("add", spread, like(eps, spread)))
-    return [*parts(made, 1), middle, inverse]
+    return [*parts(whole, 1), middle, inverse]
 
 
 @aten("_native_batch_norm_legit.no_stats")

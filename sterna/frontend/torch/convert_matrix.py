@@ -168,6 +168,7 @@ def einsum(
 
 
 @aten("bilinear")
+@in_float32
 def bilinear(
     input1: RelayExpr, input2: RelayExpr, weight: RelayExpr, bias: RelayExpr | None = None
 ) -> RelayExpr:
