@@ -1,7 +1,6 @@
 """All kernels of a graph, each by itself: from the cache, or compiled in several processes."""
 
 import json
-import os
 import queue
 import threading
 import time
@@ -10,6 +9,7 @@ from typing import Any
 
 from sterna.driver.kernel import CompiledKernel, Pairs, compile_kernel
 from sterna.driver.kernel_worker import Worker
+from sterna.driver.workers_ahead import helpers, workers_ready
 from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.lowering.lower_kernel import scope_of
@@ -25,9 +25,6 @@ from sterna.version import __version__
 
 # Settings that kernels depend on.
 KERNEL_SETTINGS = ("tir.", "schedule.")
-
-# What it costs to start a process that compiles.
-START_SECONDS = 1.0
 
 
 def compile_kernels(
@@ -152,15 +149,17 @@ def _compile_all(
         waiting.put(each)
     done: dict[str, bytes] = {}
     failed: list[str] = []
-    threads: list[threading.Thread] = []
+    ready = workers_ready() if names else []
+    threads = [_start(_feed, one, waiting, requests, done, failed, at) for one in ready]
     start = time.thread_time()
+    made_here = 0
     try:
         while (name := _next(waiting)) is not None:
             done[name] = compile_here(name)
-            if not threads:
-                seconds = (time.thread_time() - start) / len(done)
-                for _ in range(_helpers(seconds * waiting.qsize())):
-                    threads.append(_start(_feed, waiting, requests, done, failed, at))
+            made_here += 1
+            seconds = (time.thread_time() - start) / made_here
+            while made_here <= 1 and len(threads) < helpers(seconds * waiting.qsize()):
+                threads.append(_start(_feed, Worker(), waiting, requests, done, failed, at))
     finally:
         while _next(waiting) is not None:  # an error here: the others need not go on
             pass
@@ -169,12 +168,6 @@ def _compile_all(
     for each in failed:  # a process gave up: here the error shows, or the kernel compiles
         done[each] = compile_here(each)
     return done
-
-
-def _helpers(seconds: float) -> int:
-    """How many processes pay for work that takes so long here."""
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return min((cores or 1) - 1, int(seconds / START_SECONDS))
 
 
 def _start(work: Callable[..., None], *args: Any) -> threading.Thread:
@@ -191,6 +184,7 @@ def _next(waiting: "queue.SimpleQueue[str]") -> str | None:
 
 
 def _feed(
+    worker: Worker,
     waiting: "queue.SimpleQueue[str]",
     requests: dict[str, dict[str, Any]],
     done: dict[str, bytes],
@@ -198,7 +192,6 @@ def _feed(
     at: Stage,
 ) -> None:
     """Give a process one kernel after the other."""
-    worker = Worker()
     try:
         while (name := _next(waiting)) is not None:
             at.begin(name)

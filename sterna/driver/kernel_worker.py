@@ -2,19 +2,23 @@
 
 A message is a line of JSON. A request has the kernel's name, its function as saved IR, the target,
 the modules that declare kinds of targets and the settings of passes; an answer has the size of the
-code that follows it, or an error.
+code that follows it, or an error. A request without a function has no answer: the process loads
+what kernels for the target will need.
 """
 
 import json
 import subprocess
 import sys
+from contextlib import suppress
 from typing import IO, Any
 
 from sterna.driver.kernel import compile_kernel
 from sterna.ir.serialize import load_json
 from sterna.ir.transform import PassContext
+from sterna.relay.op import records
 from sterna.support.expendable import become_expendable
 from sterna.target import Target, register
+from sterna.target.kind import registered
 
 _START = "import sys, json; sys.path[:] = json.loads(sys.argv[1]); \
 from sterna.driver.kernel_worker import serve; serve()"
@@ -28,6 +32,14 @@ class Worker:
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
         )
+
+    def prepare(self, target: Target) -> None:
+        """Let the process load what it needs for a target, before there is a kernel."""
+        assert self.process.stdin is not None
+        request = {"target": str(target), "targets": registered()}
+        with suppress(OSError):  # a process that has ended shows when it is asked for a kernel
+            self.process.stdin.write(json.dumps(request).encode() + b"\n")
+            self.process.stdin.flush()
 
     def compile(self, request: dict[str, Any]) -> bytes | None:
         """The kernel's code; None if the process failed, so that the caller can find out why."""
@@ -58,7 +70,21 @@ def serve() -> None:
     output = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may get between the answers
     for line in sys.stdin.buffer:
-        _answer(json.loads(line), output)
+        request = json.loads(line)
+        if "function" in request:
+            _answer(request, output)
+        else:
+            _prepare(request)
+
+
+def _prepare(request: dict[str, Any]) -> None:
+    with suppress(Exception):  # what is wrong shows again with a kernel, which has an answer
+        for module in request["targets"]:
+            register(module)
+        kind = Target(request["target"]).kind
+        kind.code_generator()
+        kind.load_schedules()
+        records()
 
 
 def _answer(request: dict[str, Any], output: IO[bytes]) -> None:

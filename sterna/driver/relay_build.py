@@ -11,12 +11,14 @@ from sterna.driver.device_kernels import GraphKernels, compile_parts
 from sterna.driver.device_parts import is_planned, optimize_parts, passes_for
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.driver.kernel import KernelNotes
+from sterna.driver.workers_ahead import workers_ahead
 from sterna.ir.module import IRModule
 from sterna.lowering.graph import Graph
 from sterna.lowering.lower_kernel import scope_of
 from sterna.relay.backend import Executor, Runtime
-from sterna.relay.expr import Function
+from sterna.relay.expr import Call, Function
 from sterna.relay.passes.bind_params import bind_params
+from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Scope, deciding
 from sterna.support.classic import classic_names
 from sterna.support.progress import stage
@@ -73,13 +75,14 @@ def build(
             f"ahead-of-time code runs on processors; for the target {wanted.kind.name} build with "
             'the graph executor, Executor("graph")'
         )
-    with stage("optimize the graph"), wanted, deciding("graph") as decided:
-        mod, _ = optimize(ir_mod, config, params)
-    prefix = f"tvmgen_{mod_name}"
-    if options is not None:
-        found = GraphKernels.of(mod, prefix, config.fallback)
-        return build_aot(found.functions, found.graph, mod_name, wanted, options, mod)
-    parts = compile_parts(mod, prefix, config)
+    with workers_ahead(wanted, _calls_in(ir_mod)):
+        with stage("optimize the graph"), wanted, deciding("graph") as decided:
+            mod, _ = optimize(ir_mod, config, params)
+        prefix = f"tvmgen_{mod_name}"
+        if options is not None:
+            found = GraphKernels.of(mod, prefix, config.fallback)
+            return build_aot(found.functions, found.graph, mod_name, wanted, options, mod)
+        parts = compile_parts(mod, prefix, config)
     graph = parts.of.graph
     notes = _with_decisions(parts.notes, parts.of.functions, decided)
     _note_workspaces(graph, notes)
@@ -90,6 +93,13 @@ def build(
         parts.code(prefix), graph_json, graph.params, mod_name, wanted, parts.of.module, notes,
         links_params=chosen.options["link-params"],
     )
+
+
+def _calls_in(mod: IRModule | Function) -> int:
+    """How many calls a network has, before any pass."""
+    main = mod if isinstance(mod, Function) else mod.functions.get("main")
+    inside = post_order(main) if isinstance(main, Function) else []
+    return sum(isinstance(each, Call) for each in inside)
 
 
 def _with_decisions(

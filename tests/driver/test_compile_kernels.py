@@ -13,6 +13,7 @@ from sterna.driver import compile_kernels as module
 from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.kernel import CompiledKernel, compile_kernel
 from sterna.driver.kernel_worker import Worker
+from sterna.driver.workers_ahead import workers_ahead, workers_ready
 from sterna.relay.expr import Function
 from sterna.support.cache import Cache
 from sterna.target import Target
@@ -36,7 +37,7 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def helped(alone: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two other processes compile, whatever that costs."""
-    monkeypatch.setattr(module, "_helpers", lambda seconds: 2)
+    monkeypatch.setattr(module, "helpers", lambda seconds: 2)
 
 
 def test_processes_compile_the_same(helped: None, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,7 +52,7 @@ def test_processes_compile_the_same(helped: None, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(Worker, "compile", compile_there)
     got = compile_kernels(functions, target)
     assert list(got) == list(functions) and requests
-    monkeypatch.setattr(module, "_helpers", lambda seconds: 0)
+    monkeypatch.setattr(module, "helpers", lambda seconds: 0)
     for name, kernel in compile_kernels(functions, target).items():
         assert kernel.content == got[name].content
 
@@ -64,7 +65,7 @@ def test_passes_that_are_left_out_are_left_out_everywhere(
 
     def guarded(cache: str, helpers: int) -> list[bytes]:
         monkeypatch.setenv("STERNA_CACHE", cache)
-        monkeypatch.setattr(module, "_helpers", lambda seconds: helpers)
+        monkeypatch.setattr(module, "helpers", lambda seconds: helpers)
         with tvm.transform.PassContext(opt_level=3, disabled_pass=["tir.LoopPartition"]):
             return [kernel.content for kernel in compile_kernels(functions, target).values()]
 
@@ -98,12 +99,39 @@ def test_an_error_here_ends_the_others(helped: None, monkeypatch: pytest.MonkeyP
     assert threading.active_count() == before
 
 
+def test_processes_that_were_started_ahead_compile(
+    alone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2), raising=False)
+    target = Target("llvm")
+    with workers_ahead(target, 100):
+        (worker,) = workers_ready()
+    assert worker.process.poll() is None  # whoever takes it ends it
+    with workers_ahead(target, 100), monkeypatch.context() as patch:
+        patch.setattr(module, "workers_ready", lambda: [worker])
+        patch.setattr(module, "helpers", lambda seconds: 0)
+        got = compile_kernels(kernels(24), target)
+    assert worker.process.poll() is not None
+    assert got["exp_3"].content == compile_kernels(kernels(1, 3), target)["exp_3"].content
+
+
+def test_processes_that_nobody_needed_are_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2), raising=False)
+    started: list[Worker] = []
+    monkeypatch.setattr(Worker, "prepare", lambda worker, _: started.append(worker))
+    with pytest.raises(ZeroDivisionError), workers_ahead(Target("llvm"), 100):
+        raise ZeroDivisionError
+    assert [worker.process.poll() is not None for worker in started] == [True]
+    with workers_ahead(Target("llvm"), 10), workers_ahead(Target("c"), 1000):
+        assert len(started) == 1  # it would not pay, or cannot be
+
+
 @pytest.mark.parametrize("seconds, helpers", [(0.9, 0), (1.0, 1), (2.5, 2), (1e3, 7)])
 def test_processes_start_when_they_pay(
     seconds: float, helpers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    assert module._helpers(seconds) == helpers
+    assert module.helpers(seconds) == helpers
 
 
 def test_writers_of_one_entry_do_not_disturb_each_other(

@@ -173,7 +173,7 @@ def test_processes_that_compile_kernels_know_it(
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.setenv("STERNA_CACHE", "off")
-    monkeypatch.setattr(compile_kernels, "_helpers", lambda seconds: 1)
+    monkeypatch.setattr(compile_kernels, "helpers", lambda seconds: 1)
     register("twin_target")
     answers: list[bytes | None] = []
     real = Worker.compile
