@@ -1,8 +1,8 @@
 """Which configuration a template gets: the best that a log knows for its workload and target."""
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from sterna.autotvm.layers import LAYER, answers_of_config
@@ -13,27 +13,36 @@ from sterna.schedule.choose import answering
 from sterna.target import Target
 
 
-@contextmanager
-def apply_history_best(records: Any) -> Iterator[None]:
+class ApplyHistoryBest:
     """Templates and networks inside are built with the best of a log, of several, or of records."""
-    best = best_records(_records(records))
-    answers: dict[str, str] = {}
-    for asked, _ in best.values():
-        if asked.task.name == LAYER:
-            answers |= answers_of_config(str(asked.task.args[0]), asked.config)
 
-    def lookup(target: Target | None, workload: Workload) -> Config | None:
-        exact = best.get((str(target), workload))
-        found = exact or next(
-            (record for (_, own), record in best.items() if own == workload
+    def __init__(self, records: Any) -> None:
+        self._best = best_records(_records(records))
+        self._entered: list[ExitStack] = []
+
+    def query(self, target: Target | None, workload: Workload) -> Config | None:
+        """The best configuration known for a workload; None if no record is about it."""
+        found = self._best.get((str(target), workload)) or next(
+            (record for (_, own), record in self._best.items() if own == workload
              and target is not None and record[0].target.kind.name == target.kind.name), None)
         return None if found is None else found[0].config
 
-    with answering(answers), looking_up(lookup):
-        yield
+    def __enter__(self) -> "ApplyHistoryBest":
+        answers: dict[str, str] = {}
+        for asked, _ in self._best.values():
+            if asked.task.name == LAYER:
+                answers |= answers_of_config(str(asked.task.args[0]), asked.config)
+        with ExitStack() as stack:
+            stack.enter_context(answering(answers))
+            stack.enter_context(looking_up(self.query))
+            self._entered.append(stack.pop_all())
+        return self
+
+    def __exit__(self, *reason: Any) -> None:
+        self._entered.pop().__exit__(*reason)
 
 
-apply_graph_best = apply_history_best
+apply_history_best = apply_graph_best = ApplyHistoryBest
 
 
 class FallbackContext:

@@ -15,6 +15,7 @@ from sterna.driver.kernel import KernelNotes
 from sterna.driver.model_files import data_behind, expect_library, write_model_files
 from sterna.driver.operator_module import Compiled, OperatorModule
 from sterna.ir.module import IRModule
+from sterna.relay.backend import Executor
 from sterna.runtime import NDArray, PackedFunc, ndarray
 from sterna.runtime.built_graph import BuiltGraph, pairs_of
 from sterna.target import Target
@@ -132,6 +133,11 @@ class GraphExecutorFactoryModule:
     def target(self) -> Target:
         """What it was built for."""
         return self._built.lib.target
+
+    @property
+    def executor(self) -> Executor:
+        """How its kernels are called."""
+        return Executor("graph", {"link-params": isinstance(self.lib, LinkedModule)})
 
     @property
     def ir_mod(self) -> IRModule:

@@ -23,6 +23,7 @@ through expressions is iterative (traverse.py): graphs are deep.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import InitVar
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -137,10 +138,15 @@ class Call(RelayExpr):
     op: RelayExpr
     args: tuple[RelayExpr, ...]
     attrs: "Attrs | None" = None
+    type_args: InitVar[Sequence[Type] | None] = ()
+    """Classic mutators hand these on; types are inferred here, so none are kept."""
+    span: InitVar[str | None] = None
 
-    def __post_init__(self) -> None:
+    def __post_init__(
+        self, type_args: Sequence[Type] | None = (), span: str | None = None
+    ) -> None:
         self.args = tuple(self.args)
-        self.span = None
+        self.span = span
         self._type = None
         if isinstance(self.op, GlobalVar | Var | Call | TupleGetItem) and self.op._type is None:
             return
@@ -154,6 +160,10 @@ class Call(RelayExpr):
         if isinstance(self.op, Function | Var | Call | TupleGetItem | If | Let):
             return (self.op, *self.args)
         return self.args
+
+
+# The default of the constructor's argument must not hide the slot of every expression.
+del Call.span
 
 
 @node

@@ -154,6 +154,11 @@ class Device(_core.Device):
         return None if text is None else [int(size) for size in json.loads(text)]
 
     @property
+    def api_version(self) -> str | None:
+        """That of the interface which its driver offers."""
+        return self._text("api_version")
+
+    @property
     def driver_version(self) -> str | None:
         """That of what runs its kernels."""
         return self._text("driver_version")

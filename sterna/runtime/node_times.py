@@ -1,5 +1,7 @@
 """What each node of a graph takes: a table, and a trace that Chrome and Perfetto show."""
 
+import csv
+import io
 import json
 import os
 from collections.abc import Sequence
@@ -166,6 +168,25 @@ class NodeTimes:
 
     def __str__(self) -> str:
         return self.table()
+
+    @property
+    def calls(self) -> list[dict[str, Any]]:
+        """The nodes as plain values, in the order of the run."""
+        nodes: list[dict[str, Any]] = self.to_dict()["nodes"]
+        return nodes
+
+    def json(self) -> str:
+        """All of it as JSON."""
+        return json.dumps(self.to_dict())
+
+    def csv(self) -> str:
+        """The nodes as comma-separated values, in the order of the run, with a line of names."""
+        text = io.StringIO()
+        rows = self.calls
+        writer = csv.DictWriter(text, list(rows[0]) if rows else [], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        return text.getvalue()
 
     def trace(self) -> str:
         """The run as JSON in Chrome's trace format."""

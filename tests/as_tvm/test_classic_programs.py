@@ -1,5 +1,8 @@
 """Lines of classic programs that name things in their own way."""
 
+import csv
+import io
+import json
 from pathlib import Path
 from typing import Any
 
@@ -7,7 +10,8 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import relay, te
+from sterna import autotvm, relay, te
+from sterna.contrib.debugger.debug_executor import GraphModuleDebug
 from sterna.support.errors import RPCError
 from sterna.tir.stmt import PrimFunc
 
@@ -117,3 +121,41 @@ def test_names_around_tuning() -> None:
     assert ask is tvm.autotvm.measure.request_remote
     with pytest.raises(RPCError, match="cannot connect to 127"):
         ask("board", "127.0.0.1", 9)
+
+
+def test_a_mutator_hands_on_type_arguments_and_the_span(module: Any) -> None:
+    class Renaming(relay.ExprMutator):
+        def visit_call(self, call: relay.Call) -> relay.Call:
+            args = [self.visit(arg) for arg in call.args]
+            return relay.Call(call.op, args, call.attrs, call.type_args, "mine")
+
+    made = Renaming().visit(module["main"]).body
+    assert made.span == made.args[0].span == "mine" and len(made.type_args) == 0
+    assert relay.Call(made.op, made.args, span="other").span == "other"
+    assert tvm.ir.structural_equal(made, module["main"].body, map_free_vars=True)
+
+
+def test_a_built_graph_knows_its_executor_and_its_profile(module: Any) -> None:
+    built = relay.build(module, "llvm")
+    assert built.executor == relay.backend.Executor("graph")
+    timed = GraphModuleDebug(
+        built["debug_create"]("default", tvm.cpu()), [tvm.cpu()], built.get_graph_json(), None)
+    timed.set_input("x", np.ones((2, 3), "float32"))
+    report = timed.profile()
+    assert json.loads(report.json())["nodes"][0]["function"] == report.calls[0]["function"]
+    rows = list(csv.DictReader(io.StringIO(report.csv())))
+    assert [row["name"] for row in rows] == [call["name"] for call in report.calls]
+
+
+def test_squeezenet_has_two_versions() -> None:
+    for version, weight in (("1.0", (96, 3, 7, 7)), ("1.1", (64, 3, 3, 3))):
+        _, params = relay.testing.squeezenet.get_workload(version=version)
+        assert params["conv1_weight"].shape == weight
+    with pytest.raises(ValueError, match=r"no SqueezeNet '2'; there are 1\.0, 1\.1"):
+        relay.testing.squeezenet.get_workload(version="2")
+
+
+def test_the_best_of_a_log_is_asked_for() -> None:
+    assert autotvm.apply_history_best([]).query(tvm.target.Target("llvm"), ("none",)) is None
+    with autotvm.apply_history_best(None) as best, best:
+        assert best.query(None, ("none",)) is None

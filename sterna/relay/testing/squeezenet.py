@@ -1,4 +1,4 @@
-"""SqueezeNet 1.1: small convolutions whose results are joined."""
+"""SqueezeNet 1.0 and 1.1: small convolutions whose results are joined."""
 
 from typing import Any
 
@@ -10,20 +10,28 @@ from sterna.relay.testing.workload import create_workload
 from sterna.runtime import NDArray
 
 # Channels of the narrow and the wide convolutions; None for a pool.
-PARTS = ((16, 64), (16, 64), None, (32, 128), (32, 128), None, (48, 192), (48, 192), (64, 256),
-         (64, 256))
+_FIRES = ((16, 64), (16, 64), (32, 128), (32, 128), (48, 192), (48, 192), (64, 256), (64, 256))
+# Channels and kernel of the first convolution, and what follows it.
+VERSIONS = {
+    "1.0": (96, 7, (*_FIRES[:3], None, *_FIRES[3:7], None, _FIRES[7])),
+    "1.1": (64, 3, (*_FIRES[:2], None, *_FIRES[2:4], None, *_FIRES[4:])),
+}
 
 
 def get_net(
     batch_size: int = 1,
     num_classes: int = 1000,
+    version: str = "1.1",
     image_shape: tuple[int, int, int] = (3, 224, 224),
     dtype: str = "float32",
 ) -> Any:
-    """The network as an expression of `data` and its weights."""
+    """The network as an expression of `data` and its weights; version is "1.0" or "1.1"."""
+    if version not in VERSIONS:
+        raise ValueError(f"there is no SqueezeNet {version!r}; there are {', '.join(VERSIONS)}")
+    channels, kernel, parts = VERSIONS[version]
     data: Any = var("data", shape=(batch_size, *image_shape), dtype=dtype)
-    body = _pool(relu(convolution(data, "conv1", 64, 3, 2, bias=True)))
-    for place, part in enumerate(PARTS):
+    body = _pool(relu(convolution(data, "conv1", channels, kernel, 2, bias=True)))
+    for place, part in enumerate(parts):
         body = _pool(body) if part is None else _fire(body, f"fire{place}", *part)
     body = relu(convolution(body, "last", num_classes, 1, bias=True))
     mean = builder("nn.global_avg_pool2d")(body)
