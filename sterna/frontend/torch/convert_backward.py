@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_counts import bag_of_place
 from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_layers import (
     Numbers,
@@ -24,12 +25,15 @@ def convolution_backward(
     bias_sizes: Sequence[int] | None, stride: Numbers, padding: Numbers, dilation: Numbers,
     transposed: bool, output_padding: Numbers, groups: int, output_mask: Sequence[bool],
 ) -> list[RelayExpr | None]:
-    if transposed:
-        raise OpNotImplemented("the gradient of a transposed convolution")
     rank = rank_of(weight) - 2
     steps, zeros, widths = (per_axis(each, rank) for each in (stride, padding, dilation))
     found: list[RelayExpr | None] = [None, None, None]
-    if output_mask[0]:
+    if output_mask[0] and transposed:
+        made = conv(grad_output, weight, None, steps, zeros, widths, groups)
+        for axis, extent in enumerate(shape_of(input)[2:], 2):
+            made = slice_(made, axis, 0, extent)
+        found[0] = made
+    elif output_mask[0]:
         more = [
             extent - ((out - 1) * step - 2 * pad + width * (size - 1) + 1)
             for extent, out, step, pad, width, size in zip(
@@ -39,7 +43,8 @@ def convolution_backward(
         ]
         found[0] = conv_transpose(grad_output, weight, None, steps, zeros, more, groups, widths)
     if output_mask[1]:
-        found[1] = _weight_gradient(grad_output, input, weight, steps, zeros, widths, groups)
+        small, large = (input, grad_output) if transposed else (grad_output, input)
+        found[1] = _weight_gradient(small, large, weight, steps, zeros, widths, groups)
     if output_mask[2]:
         axes = tuple(axis for axis in range(rank + 2) if axis != 1)
         found[2] = call("sum", grad_output, axis=axes)
@@ -67,47 +72,39 @@ def _weight_gradient(
     return reshaped(call("transpose", made, order), (units, per_group, *kernel))
 
 
-@aten("max_pool2d_with_indices_backward", "max_pool3d_with_indices_backward")
-def max_pool_backward(
-    grad_output: RelayExpr, x: RelayExpr, kernel_size: Numbers, stride: Numbers,
-    padding: Numbers, dilation: Numbers, ceil_mode: bool, indices: RelayExpr,
-) -> RelayExpr:
-    """Every result's gradient goes to the element that it was."""
-    rank = len(per_axis(kernel_size, 2))
-    shape = shape_of(x)
-    outer, size = math.prod(shape[:-rank]), math.prod(shape[-rank:])
-    start = call("zeros", (outer, size), dtype_of(x))
-    flat = [reshaped(each, (outer, -1)) for each in (indices, grad_output)]
-    return reshaped(call("scatter_elements", start, *flat, axis=1, reduction="add"), shape)
+@aten("batch_norm_backward", "native_batch_norm_backward")
+def batch_norm_backward(
+    grad_out: RelayExpr, input: RelayExpr, weight: RelayExpr | None,
+    running_mean: RelayExpr | None, running_var: RelayExpr | None, eps: float,
+    output_mask: Sequence[bool], save_mean: RelayExpr | None = None,
+    save_var: RelayExpr | None = None, save_invstd: RelayExpr | None = None,
+    update: bool = True, train: bool = True, reserve: RelayExpr | None = None,
+) -> list[RelayExpr | None]:
+    """Of the data, the factor and the offset; of a batch's own mean and variance by both."""
+    inverse = save_var if save_var is not None else save_invstd
+    middle, learns = save_mean, train and update
+    if not learns:
+        assert running_mean is not None and running_var is not None
+        wide = call("add", running_var, like(eps, running_var))
+        middle, inverse = running_mean, call("rsqrt", wide)
+    assert middle is not None and inverse is not None
+    rank = rank_of(input)
+    axes = tuple(axis for axis in range(rank) if axis != 1)
 
+    def along(line: RelayExpr) -> RelayExpr:
+        return reshaped(line, (1, -1, *[1] * (rank - 2)))
 
-@aten("avg_pool2d_backward")
-def avg_pool_backward(
-    grad_output: RelayExpr, x: RelayExpr, kernel_size: Numbers, stride: Numbers,
-    padding: Numbers, ceil_mode: bool, count_include_pad: bool,
-    divisor_override: int | None = None,
-) -> RelayExpr:
-    window = per_axis(kernel_size, 2)
-    if rank_of(x) != 4 or divisor_override is not None:
-        raise OpNotImplemented("the gradient of this average pool")
-    return call(
-        "nn.avg_pool2d_grad", grad_output, x, pool_size=window,
-        strides=per_axis(stride, 2) if stride else window, padding=per_axis(padding, 2) * 2,
-        ceil_mode=ceil_mode, count_include_pad=count_include_pad,
-    )
-
-
-@aten("_adaptive_avg_pool2d_backward")
-def adaptive_average_backward(grad_output: RelayExpr, x: RelayExpr) -> RelayExpr:
-    """Windows of equal size, as a divisible extent has them."""
-    extents, outs = shape_of(x)[-2:], shape_of(grad_output)[-2:]
-    if any(extent % out for extent, out in zip(extents, outs, strict=True)):
-        raise OpNotImplemented("the gradient of an adaptive pool with windows that differ")
-    sizes = [extent // out for extent, out in zip(extents, outs, strict=True)]
-    spread = grad_output
-    for axis, size in zip((-2, -1), sizes, strict=True):
-        spread = call("repeat", spread, size, axis=rank_of(x) + axis)
-    return call("divide", spread, like(math.prod(sizes), spread))
+    normal = mul(call("subtract", input, along(middle)), along(inverse))
+    offset = call("sum", grad_out, axis=axes)
+    factor = call("sum", mul(grad_out, normal), axis=axes)
+    part = grad_out
+    if learns:
+        count = math.prod(shape_of(input)[axis] for axis in axes)
+        mean, slope = (along(call("divide", each, like(count, each))) for each in (offset, factor))
+        part = call("subtract", call("subtract", grad_out, mean), mul(normal, slope))
+    share = inverse if weight is None else mul(inverse, weight)
+    made: list[RelayExpr | None] = [mul(part, along(share)), factor, offset]
+    return [each if wanted else None for each, wanted in zip(made, output_mask, strict=True)]
 
 
 @aten("embedding_dense_backward")
@@ -126,6 +123,54 @@ def embedding_backward(
     start = call("zeros", (num_weights, width), dtype_of(grad_output))
     lines = expand(places, (count, width))
     return call("scatter_elements", start, lines, rows, axis=0, reduction="add")
+
+
+@aten("_embedding_bag_backward", "_embedding_bag_dense_backward")
+def embedding_bag_backward(
+    grad: RelayExpr, indices: RelayExpr, offset2bag: RelayExpr, bag_size: RelayExpr,
+    maximum_indices: RelayExpr, num_weights: int, scale_grad_by_freq: bool, mode: int,
+    offsets: RelayExpr | None = None, sparse: bool = False,
+    per_sample_weights: RelayExpr | None = None, padding_idx: int = -1,
+) -> RelayExpr:
+    """Each row of a bag gets the gradient of its sum, its share of a mean's, or a maximum's."""
+    if scale_grad_by_freq:
+        raise OpNotImplemented("gradients scaled by how often a word is there")
+    if mode == 2:
+        start = call("zeros", (num_weights, shape_of(grad)[1]), dtype_of(grad))
+        filled = call("greater", call("expand_dims", bag_size, 1), like(0, bag_size))
+        rows = call("where", filled, grad, like(0, grad))
+        places = cast(maximum_indices, "int64")
+        return call("scatter_elements", start, places, rows, axis=0, reduction="add")
+    if mode == 1:
+        count = call("maximum", bag_size, like(1, bag_size))
+        grad = call("divide", grad, call("expand_dims", cast(count, dtype_of(grad)), 1))
+    rows = call("take", grad, _bags(offset2bag, offsets, indices), axis=0)
+    if per_sample_weights is not None:
+        rows = call("multiply", rows, call("expand_dims", per_sample_weights, 1))
+    return embedding_backward(rows, indices, num_weights, padding_idx)
+
+
+def _bags(known: RelayExpr, offsets: RelayExpr | None, indices: RelayExpr) -> RelayExpr:
+    """The bag of every index, which is not kept where it is found again by the offsets."""
+    count = shape_of(indices)[0]
+    if offsets is None or shape_of(known)[0] == count:
+        return cast(known, "int64")
+    return bag_of_place(offsets, count)
+
+
+@aten("_embedding_bag_per_sample_weights_backward")
+def embedding_bag_weights_backward(
+    grad: RelayExpr, weight: RelayExpr, indices: RelayExpr, offsets: RelayExpr,
+    offset2bag: RelayExpr, mode: int, padding_idx: int = -1,
+) -> RelayExpr:
+    """What a sum's gradient and the row that a factor scales have in common."""
+    own = call("take", grad, _bags(offset2bag, offsets, indices), axis=0)
+    rows = call("take", weight, cast(indices, "int64"), axis=0)
+    made = call("sum", call("multiply", own, rows), axis=-1)
+    if padding_idx >= 0:
+        skipped = call("equal", indices, like(padding_idx, indices))
+        made = call("where", skipped, like(0, made), made)
+    return made
 
 
 @aten("native_dropout_backward")

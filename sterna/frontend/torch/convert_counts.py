@@ -180,25 +180,37 @@ def segment_reduce(
     return call("where", is_empty, nothing, call("divide", made, size))
 
 
-@aten("_embedding_bag_forward_only", "_embedding_bag", "embedding_bag")
+@aten("embedding_bag")
 def embedding_bag(
     weight: RelayExpr, indices: RelayExpr, offsets: RelayExpr, scale_grad_by_freq: bool = False,
     mode: int = 0, sparse: bool = False, per_sample_weights: RelayExpr | None = None,
-    include_last_offset: bool = False, padding_idx: int | None = -1,
+    include_last_offset: bool = False, padding_idx: int | None = None,
+) -> list[RelayExpr]:
+    """Here a row that is left out may be counted from the end."""
+    row = -1 if padding_idx is None else axis_of(padding_idx, shape_of(weight)[0])
+    return embedding_bag_of_rows(
+        weight, indices, offsets, scale_grad_by_freq, mode, sparse, per_sample_weights,
+        include_last_offset, row,
+    )
+
+
+@aten("_embedding_bag_forward_only", "_embedding_bag")
+def embedding_bag_of_rows(
+    weight: RelayExpr, indices: RelayExpr, offsets: RelayExpr, scale_grad_by_freq: bool = False,
+    mode: int = 0, sparse: bool = False, per_sample_weights: RelayExpr | None = None,
+    include_last_offset: bool = False, padding_idx: int = -1,
 ) -> list[RelayExpr]:
     """Sums, means or maxima of rows by bag, each of which begins at an offset."""
     bags = shape_of(offsets)[0] - (1 if include_last_offset else 0)
     if include_last_offset:
         offsets = sliced(offsets, 0, 0, bags)
     count, width = shape_of(indices)[0], shape_of(weight)[1]
-    bag = call("searchsorted", offsets, cast(places_of((0, count, 1)), dtype_of(offsets)),
-               right=True, dtype="int64")
-    bag = call("subtract", bag, constant(1, "int64"))
+    bag = bag_of_place(offsets, count)
     rows = call("take", weight, cast(indices, "int64"), axis=0)
     if per_sample_weights is not None:
         rows = call("multiply", rows, call("expand_dims", per_sample_weights, 1))
     own = bag
-    if padding_idx is not None and padding_idx >= 0:  # such rows go into a bag that is left out
+    if padding_idx >= 0:  # such rows go into a bag that is left out
         skipped = call("equal", indices, like(padding_idx, indices))
         own = call("where", skipped, constant(bags, "int64"), bag)
     lines = expand(call("expand_dims", own, 1), (count, width))
@@ -211,7 +223,36 @@ def embedding_bag(
     if mode == 1:
         share = call("maximum", sizes, constant(1, "int64"))
         made = call("divide", made, call("expand_dims", cast(share, dtype_of(made)), 1))
-    return [made, bag, sizes]
+    largest = _largest_in_bags(made, rows, bag, own, indices, bags) if mode == 2 else sizes
+    is_plain = mode == 0 and dtype_of(weight) in ("float32", "float16")
+    if is_plain and padding_idx < 0:  # PyTorch's fast path keeps none
+        bag = call("zeros", (0,), "int64")
+    kept = [cast(each, dtype_of(offsets)) for each in (bag, sizes, largest)]
+    return [made, *kept]
+
+
+def bag_of_place(offsets: RelayExpr, count: int) -> RelayExpr:
+    """The number of the bag that each of so many places lies in."""
+    places = cast(places_of((0, count, 1)), dtype_of(offsets))
+    behind = call("searchsorted", offsets, places, right=True, dtype="int64")
+    return call("subtract", behind, constant(1, "int64"))
+
+
+def _largest_in_bags(
+    made: RelayExpr, rows: RelayExpr, bag: RelayExpr, own: RelayExpr, indices: RelayExpr,
+    bags: int,
+) -> RelayExpr:
+    """Which row of the weights the maxima of every bag come from, the first of equal ones."""
+    count, width = shape_of(rows)
+    if not count:
+        return call("zeros", (bags, width), "int64")
+    is_largest = call("equal", rows, call("take", made, bag, axis=0))
+    place = call("expand_dims", places_of((0, count, 1)), 1)
+    first = call("where", is_largest, place, constant(count - 1, "int64"))
+    lines = expand(call("expand_dims", own, 1), (count, width))
+    empty = call("zeros", (bags + 1, width), "int64")
+    found = scatter(empty, 0, lines, first, reduce="amin", include_self=False)
+    return call("take", cast(indices, "int64"), sliced(found, 0, 0, bags), axis=0)
 
 
 @aten("embedding_renorm")
@@ -236,11 +277,15 @@ def embedding_renorm(
 def pdist(x: RelayExpr, p: float = 2.0) -> RelayExpr:
     """The distances of each point to those behind it."""
     count = shape_of(x)[0]
-    first, second = np.triu_indices(count, 1)
-    places = constant(first * count + second, "int64")
-    if not len(first):
+    if count < 2:
         return call("zeros", (0,), dtype_of(x))
-    return call("take", ravel(cdist(x, x, p)), places)
+    return call("take", ravel(cdist(x, x, p)), pdist_places(count))
+
+
+def pdist_places(count: int) -> RelayExpr:
+    """Where pairs of a point and one behind it stand in the matrix of all pairs."""
+    first, second = np.triu_indices(count, 1)
+    return constant(first * count + second, "int64")
 
 
 @aten("logcumsumexp")

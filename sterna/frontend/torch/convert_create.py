@@ -32,8 +32,8 @@ def _type_of_number(value: Operand) -> str:
     return kinds[type(value)]
 
 
-@aten("zeros", "empty.memory_format", "new_zeros", "new_empty", "empty_permuted",
-      "empty_strided", "new_empty_strided")
+@aten("zeros", "_efficientzerotensor", "empty.memory_format", "new_zeros", "new_empty",
+      "empty_permuted", "empty_strided", "new_empty_strided")
 def zeros(
     size: Extents, x: RelayExpr | None = None, dtype: str | None = None,
     stride: Sequence[int] = (), physical_layout: Sequence[int] = (),

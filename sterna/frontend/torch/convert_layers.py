@@ -166,6 +166,18 @@ def batch_norm_with_state(
     return [*made, moved(running_mean, made[1]), moved(running_var, wide)]
 
 
+@aten("_batch_norm_with_update_functional")
+def batch_norm_with_update(
+    input: RelayExpr, weight: RelayExpr | None, bias: RelayExpr | None,
+    running_mean: RelayExpr, running_var: RelayExpr, momentum: float, eps: float,
+) -> list[RelayExpr]:
+    """With room for what other kernels would keep, of which there is nothing."""
+    *made, mean, var = batch_norm_with_state(
+        input, weight, bias, running_mean, running_var, True, momentum, eps
+    )
+    return [*made, filled((0,), 0, "uint8"), mean, var]
+
+
 @aten("layer_norm", "native_layer_norm")
 def layer_norm(
     input: RelayExpr, normalized_shape: Sequence[int], weight: RelayExpr | None = None,

@@ -182,6 +182,21 @@ def bilinear(
     return made if bias is None else call("add", made, bias)
 
 
+@aten("_trilinear")
+def trilinear(
+    i1: RelayExpr, i2: RelayExpr, i3: RelayExpr, expand1: Sequence[int],
+    expand2: Sequence[int], expand3: Sequence[int], sumdim: Sequence[int], unroll_dim: int = 1,
+) -> RelayExpr:
+    """The product of three tensors that lack axes, summed along others."""
+    letters = "abcdefgh"[: rank_of(i1) + len(expand1)]
+    operands = [
+        "".join(each for axis, each in enumerate(letters) if axis not in lacking)
+        for lacking in (expand1, expand2, expand3)
+    ]
+    kept = "".join(each for axis, each in enumerate(letters) if axis not in sumdim)
+    return call("einsum", [i1, i2, i3], f"{','.join(operands)}->{kept}")
+
+
 @aten("chain_matmul")
 def chain_matmul(matrices: Sequence[RelayExpr]) -> RelayExpr:
     made = matrices[0]

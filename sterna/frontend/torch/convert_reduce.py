@@ -8,7 +8,7 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_compare import truth
 from sterna.frontend.torch.convert_elementwise import power
 from sterna.frontend.torch.convert_shape import axis_of, ravel, shape_of, squeeze
-from sterna.frontend.torch.promotion import as_float, in_float32, is_float
+from sterna.frontend.torch.promotion import as_float, in_float32, is_float, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 
@@ -194,6 +194,11 @@ def std_mean(
 ) -> list[RelayExpr]:
     spread, middle = var_mean(x, dim, correction, keepdim, unbiased)
     return [call("sqrt", spread), middle]
+
+
+@aten("dist")
+def dist(x: RelayExpr, other: RelayExpr, p: float = 2) -> RelayExpr:
+    return vector_norm(call("subtract", *together(x, other)), p)
 
 
 @aten("linalg_vector_norm")

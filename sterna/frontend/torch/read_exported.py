@@ -24,6 +24,7 @@ from sterna.frontend.torch.program import (
 )
 from sterna.frontend.torch.table import converter_of
 from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
+from sterna.relay.arrays import Array
 from sterna.support.errors import OpNotImplemented
 
 # How often operators without a converter are taken apart into others.
@@ -205,6 +206,8 @@ def argument_of(value: Any) -> Argument:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if hasattr(value, "meta") and hasattr(value, "op"):
+        if value.op == "get_attr" and hasattr(value.meta.get("val"), "dtype"):
+            return Ref(value.name)
         if value.op == "get_attr":
             return _body(value)
         made = value.meta.get("val")
@@ -242,9 +245,18 @@ def _other(value: Any) -> Argument:
     )
 
 
+def _array_of_constant(tensor: Any, what: str) -> Array:
+    """The elements of a tensor that lies in a graph, also while PyTorch records another."""
+    from torch._subclasses.fake_tensor import unset_fake_temporarily
+
+    with unset_fake_temporarily():
+        return array_of_tensor(tensor, what)
+
+
 def read_fx(module: Any) -> Program:
     """The program of a functional FX graph of ATen operators, all of whose tensors are inputs."""
     inputs: list[ProgramInput] = []
+    weights: list[Weight] = []
     steps: list[Step] = []
     outputs: list[ProgramOutput] = []
     for node in module.graph.nodes:
@@ -253,7 +265,8 @@ def read_fx(module: Any) -> Program:
         elif node.op == "output":
             outputs = [ProgramOutput(argument_of(value)) for value in node.args[0]]
         elif node.op == "get_attr" and not hasattr(getattr(module, node.target), "graph"):
-            raise OpNotImplemented(f"the constant '{node.target}' of a graph")
+            held = getattr(module, node.target)
+            weights.append(Weight(node.name, node.target, partial(_array_of_constant, held)))
         elif (step := step_of(node)) is not None:
             steps.append(step)
-    return Program(inputs, [], steps, outputs)
+    return Program(inputs, weights, steps, outputs)
