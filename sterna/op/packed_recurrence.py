@@ -16,20 +16,26 @@ from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import of_kind, same_dtype, tensor, tensors
 from sterna.op.dynamic import tensor_type
 from sterna.op.recurrence import Network, RecurrentAttrs
-from sterna.op.recurrent_steps import SEQUENCES, by_layout, shared_by_threads, units_of_block
+from sterna.op.recurrent_steps import (
+    ONE_SEQUENCE,
+    SEQUENCES,
+    UNITS,
+    RegisterTiles,
+    Tile,
+    by_layout,
+    largest_divisor,
+    shared_by_threads,
+    units_of_block,
+)
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call
-from sterna.schedule.choose import choose, deciding, near
+from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.products import wide
-from sterna.target import Target, instructions_of, is_gpu, processor_of
+from sterna.target import Target, is_gpu, processor_of
 from sterna.te import Tensor
-
-# Sequences that run together where vectors have 512 bits and there are 32 of them.
-WIDE_VECTOR_BITS = 512
-ROWS_OF_WIDE_VECTORS = 3
 
 
 @attributes
@@ -45,8 +51,10 @@ class StepsAttrs(RecurrentAttrs):
     linear_before_reset: bool = False
     input_forget: bool = False
     given: tuple[str, ...] = ()
+    together: int = 1
+    """So many sequences step together at most."""
     rows: int = 1
-    """So many sequences run together at most."""
+    """So many of them are in a register tile at most."""
     share: str = SEQUENCES
     """What threads share: sequences, or the units of each step."""
 
@@ -65,9 +73,7 @@ def in_steps(
     given = dict(zip(attrs.given, others, strict=True))
     size = kinds[2].concrete_shape[2]
     with deciding(f"nn.{network.name} {kinds[0]!r}"):
-        units = units_of_block(network.gates, size)
-        together = _sequences_together(instructions_of(target).whole_vector_bits)
-        share = _share(network, attrs, kinds, target)
+        tile, units, share = _decide(network, attrs, kinds, target)
     packing = _Packing(network.gates, size, len(attrs.directions), units)
     first, second, features = kinds[0].concrete_shape
     rows = packing.of_gates(weight)
@@ -90,30 +96,27 @@ def in_steps(
     return call(
         f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
         Tuple(tuple(operands.values())), given=tuple(operands)[1:],
-        rows=together, share=share, **options,
+        together=tile.together, rows=tile.rows, share=share, **options,
     )
 
 
-def _sequences_together(bits: int) -> int:
-    """How many sequences share the weights that are loaded, at most."""
-    preferred = ROWS_OF_WIDE_VECTORS if bits >= WIDE_VECTOR_BITS else 1
-    return choose("sequences together", range(1, ROWS_OF_WIDE_VECTORS + 1), near(preferred))
-
-
-def _share(
+def _decide(
     network: Network, attrs: RecurrentAttrs, kinds: list[TensorType], target: Target | None
-) -> str:
-    """What threads of the target share."""
-    processor = None if target is None or is_gpu(target) else processor_of(target)
-    if processor is None or processor.threads < 2:
-        return SEQUENCES
+) -> tuple[Tile, int, str]:
+    """The sequences and the units of a register tile, and what threads of the target share."""
+    size, dtype = kinds[2].concrete_shape[2], kinds[0].dtype
+    if target is None or is_gpu(target):
+        return ONE_SEQUENCE, units_of_block(network.gates, size), SEQUENCES
+    processor = processor_of(target)
     first, second, _ = kinds[0].concrete_shape
     time, batch = by_layout(attrs, (first, second))
-    size = kinds[2].concrete_shape[2]
-    step_cycles = network.gates * size * size / processor.lanes(kinds[0].dtype)
-    return shared_by_threads(
-        processor.threads, batch * len(attrs.directions), time, step_cycles
-    )
+    threads, lines = processor.threads, batch * len(attrs.directions)
+    step_cycles = network.gates * size * size / processor.lanes(dtype)
+    share = shared_by_threads(threads, lines, time, step_cycles) if threads > 1 else SEQUENCES
+    alike = 1 if "sequence_lens" in attrs.given else batch
+    together = largest_divisor(alike, alike if share == UNITS else -(-lines // threads))
+    rows, units = RegisterTiles(network.gates, size, alike, together, processor, dtype).choose()
+    return Tile(max(together, rows), rows), units, share
 
 
 def _biases(
@@ -203,7 +206,7 @@ def _compute(
     network: Network, attrs: StepsAttrs, out: TupleType, projected: Tensor, weights: list[Tensor]
 ) -> list[Tensor]:
     operands = {"projected": projected, **_operands(attrs, weights)}
-    return network.steps(attrs, out, operands, attrs.rows, attrs.share)
+    return network.steps(attrs, out, operands, Tile(attrs.together, attrs.rows), attrs.share)
 
 
 def _reference(

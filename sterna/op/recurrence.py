@@ -20,9 +20,11 @@ from sterna.ir.types import Dim, TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor, tensors
 from sterna.op.gates import ACTIVATIONS, Gate, gates_of
 from sterna.op.recurrent_steps import (
+    ONE_SEQUENCE,
     SEQUENCES,
     STATES,
     Step,
+    Tile,
     by_layout,
     units_of_block,
     write_steps,
@@ -204,20 +206,17 @@ class Network:
                 )
         if "peepholes" in given:
             given["peepholes"] = packed(given["peepholes"], "peepholes")
-        return self.steps(attrs, out, {"projected": projected, **operands, **given}, 1)
+        return self.steps(attrs, out, {"projected": projected, **operands, **given})
 
     def steps(
-        self, attrs: RecurrentAttrs, out: TupleType, operands: dict[str, Tensor], rows: int,
-        share: str = SEQUENCES,
+        self, attrs: RecurrentAttrs, out: TupleType, operands: dict[str, Tensor],
+        tile: Tile = ONE_SEQUENCE, share: str = SEQUENCES,
     ) -> list[Tensor]:
-        """The steps of what is packed; rows: sequences that run together at most.
-
-        share: what threads share, SEQUENCES or UNITS.
-        """
+        """The steps of what is packed; share: what threads share, SEQUENCES or UNITS."""
 
         def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
             buffers = dict(zip(operands, ins, strict=True))
-            write_steps(self.step, attrs, ib, buffers, outs, self.functions(attrs), rows, share)
+            write_steps(self.step, attrs, ib, buffers, outs, self.functions(attrs), tile, share)
 
         return statements(out, list(operands.values()), fill, f"T_{self.name}")
 

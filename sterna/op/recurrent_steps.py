@@ -3,20 +3,26 @@
 Units of a state are computed by blocks, all gates of a block in registers: "columns" holds the
 weights of the recurrence by (direction, block, unit they are multiplied by, gate, unit of the
 block), "projected" what the input adds by (time, batch, direction, block, gate, unit of the block).
-The last block is filled up by units that nothing reads. Sequences and directions are independent of
-each other and run in parallel; where they are fewer than threads, these share the units of a step.
+The last block is filled up by units that nothing reads. Sequences of a line step together, by
+register tiles of some of them: a block's weights come once for all of them. Lines and directions
+are independent of each other and run in parallel; where sequences are fewer than threads, these
+share the units of a step.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import Dim
+from sterna.isa.processor import Processor
 from sterna.op.gates import Gate
 from sterna.schedule.choose import choose, near
+from sterna.support.dtype import DataType
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.stmt import STAYS_ROLLED
 
 T = TypeVar("T")
 
@@ -25,10 +31,17 @@ BLOCK = 64
 # Multiply-adds for which other threads are woken.
 PARALLEL_PRODUCTS = 1 << 17
 
+# Of loops whose bodies are long.
+ROLLED = {STAYS_ROLLED: 1}
+
 STATES = ("initial_h", "initial_c")
 
 # What threads share: all that belongs to a sequence and a direction, or the blocks of each step.
 SEQUENCES, UNITS = "sequences", "units"
+# Sequences of a register tile, at most.
+MOST_ROWS = 8
+# Cycles by which a vector of weights from the second cache delays the products.
+L2_VECTOR_CYCLES = 0.5
 # What it costs to begin and end a region of threads, in cycles.
 REGION_CYCLES = 6000.0
 
@@ -41,17 +54,66 @@ def shared_by_threads(
     def cycles(what: str) -> float:
         if what == SEQUENCES:
             return -(-lines // threads) * time * step_cycles
-        return lines * time * (step_cycles / threads + REGION_CYCLES)
+        return time * (lines * step_cycles / threads + REGION_CYCLES)
 
     return choose("what threads share of a recurrence", (SEQUENCES, UNITS), cycles)
 
 
 def units_of_block(gates: int, size: int) -> int:
     """The units that are computed together, a power of two."""
-    powers = [1 << place for place in range(max(1, size - 1).bit_length() + 1)]
-    offered = [n for n in powers if n == 1 or (n < 2 * size and n * gates <= 2 * BLOCK)]
+    offered = _powers(gates, size)
     fitting = [n for n in offered if n == 1 or n * gates <= BLOCK]
     return choose("units of a block", offered, near(fitting[-1]))
+
+
+def _powers(gates: int, size: int) -> list[int]:
+    """Units of which a block may have so many."""
+    powers = [1 << place for place in range(max(1, size - 1).bit_length() + 1)]
+    return [n for n in powers if n == 1 or (n < 2 * size and n * gates <= 2 * BLOCK)]
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterTiles:
+    """The register tiles of a step: some sequences by the gates of some units.
+
+    Weights that are loaded serve all sequences of a tile, and the next tiles find them in the first
+    cache where those of a block fit it.
+    """
+
+    gates: int
+    size: int
+    sequences: int
+    together: int
+    """Those that step together on a thread, of all."""
+    processor: Processor
+    dtype: DataType
+
+    def choose(self) -> tuple[int, int]:
+        """(sequences, units) of a tile."""
+        rows = [n for n in range(1, MOST_ROWS + 1) if self.sequences % n == 0]
+        offered = _powers(self.gates, self.size)
+        together = choose(
+            "sequences together", rows, lambda n: min(self.cycles(n, units) for units in offered)
+        )
+        return together, choose("units of a block", offered, lambda n: self.cycles(together, n))
+
+    def cycles(self, rows: int, units: int) -> float:
+        """What a step takes on a thread."""
+        processor, speed = self.processor, self.processor.throughput
+        weights = self.gates * -(-units // processor.lanes(self.dtype))
+        sums = rows * weights
+        spilled = max(0, sums + (weights if rows > 1 else 1) + 1 - processor.vector_registers)
+        loaded = weights + rows
+        product = spilled * speed.latency + max(
+            sums / speed.multiply_adds, loaded / speed.loads, float(speed.latency),
+            (sums + loaded + speed.loop_overhead) / speed.issue_width,
+        )
+        blocks, tiles = -(-self.size // units), -(-self.together // rows)
+        block_bytes = self.size * weights * processor.vector_bits // 8
+        streams = tiles if block_bytes > processor.l1_bytes else 1
+        if blocks * block_bytes <= processor.l1_bytes:
+            streams = 0
+        return blocks * self.size * (tiles * product + streams * weights * L2_VECTOR_CYCLES)
 
 
 class Options(Protocol):
@@ -68,6 +130,16 @@ class Options(Protocol):
 Step = Callable[["Steps", Expr], None]
 
 
+class Tile(NamedTuple):
+    """How many sequences step together at most, and how many of them a register tile holds."""
+
+    together: int
+    rows: int
+
+
+ONE_SEQUENCE = Tile(1, 1)
+
+
 def by_layout(attrs: Options, pair: tuple[T, T]) -> tuple[T, T]:
     """(time, batch) or (direction, batch) as layout 1 turns them round, there and back."""
     first, second = pair
@@ -76,15 +148,14 @@ def by_layout(attrs: Options, pair: tuple[T, T]) -> tuple[T, T]:
 
 def write_steps(
     step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
-    outs: list[BufferVar], functions: list[list[Gate]], rows: int, share: str = SEQUENCES,
+    outs: list[BufferVar], functions: list[list[Gate]], tile: Tile, share: str = SEQUENCES,
 ) -> None:
-    """All sequences in all directions.
-
-    rows: how many sequences run together at most. share: what threads share.
-    """
+    """All sequences in all directions; share: what threads share."""
     first, second, *_ = operands["projected"].shape
     time, batch = by_layout(attrs, (first, second))
-    together = _together(batch, rows, "sequence_lens" in operands)
+    number = 1 if "sequence_lens" in operands else build.int_value(batch) or 1
+    together = largest_divisor(number, tile.together)
+    rows = largest_divisor(together, tile.rows)
     tiles = batch // together
     count = len(attrs.directions)
     work = _product([time, batch, *operands["columns"].shape])
@@ -93,7 +164,7 @@ def write_steps(
     with ib.for_range(0, tiles * count, name="line", kind=kind) as line:
         for direction, backwards in enumerate(attrs.directions):
             first = (line - tiles * direction) * together
-            steps = Steps(step, attrs, ib, operands, outs, direction, first, together,
+            steps = Steps(step, attrs, ib, operands, outs, direction, first, Tile(together, rows),
                           functions[direction], share)
             if count == 1:
                 steps.write(time, backwards)
@@ -102,12 +173,9 @@ def write_steps(
                 steps.write(time, backwards)
 
 
-def _together(batch: Expr, rows: int, have_lengths: bool) -> int:
-    """How many sequences run together: a divisor of their number."""
-    number = build.int_value(batch)
-    if number is None or have_lengths:
-        return 1
-    return max(n for n in range(1, max(1, rows) + 1) if number % n == 0)
+def largest_divisor(number: int, most: int) -> int:
+    """The largest number up to the second one that divides the first."""
+    return max(n for n in range(1, max(1, min(number, most)) + 1) if number % n == 0)
 
 
 def _product(extents: Sequence[Dim]) -> int | None:
@@ -125,12 +193,14 @@ class Steps:
 
     def __init__(
         self, step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
-        outs: list[BufferVar], direction: int, first: Expr, rows: int, functions: list[Gate],
+        outs: list[BufferVar], direction: int, first: Expr, tile: Tile, functions: list[Gate],
         share: str,
     ) -> None:
         self.share = share
+        self.together, self.rows = tile
+        self.tile: Expr = build.const(0)
         self.attrs, self.ib, self.operands, self.outs = attrs, ib, operands, outs
-        self.direction, self.first, self.rows, self.functions = direction, first, rows, functions
+        self.direction, self.first, self.functions = direction, first, functions
         self.columns = operands["columns"]
         self.kind = str(self.columns.dtype)
         _, self.blocks, self.size, self.gates, self.units = self.columns.shape
@@ -139,7 +209,7 @@ class Steps:
     def write(self, time: Expr, backwards: bool) -> None:
         """All steps, and what comes out of them."""
         ib, outs = self.ib, self.outs
-        shape = (self.rows, self.blocks * self.units)
+        shape = (self.together, self.blocks * self.units)
         names = ("h", "c")[: len(outs) - 1]
         self.states = [ib.allocate(self.kind, shape, name=name) for name in names]
         self.next = ib.allocate(self.kind, shape, name="next")
@@ -166,7 +236,7 @@ class Steps:
     @contextmanager
     def _numbers(self, extent: Dim) -> Iterator[tuple[Expr, Expr]]:
         with (
-            self.ib.for_range(0, self.rows, name="row") as row,
+            self.ib.for_range(0, self.together, name="row", annotations=ROLLED) as row,
             self.ib.for_range(0, extent, name="j") as j,
         ):
             yield row, j
@@ -192,14 +262,26 @@ class Steps:
 
     @contextmanager
     def each_block(self) -> Iterator[Expr]:
-        """A loop over the blocks of units."""
+        """A loop over the blocks of units, and for each over the register tiles of sequences."""
         kind = "parallel" if self.share == UNITS else "serial"
-        with self.ib.for_range(0, self.blocks, name="block", kind=kind) as block:
+        tiles = self.together // self.rows
+        with (
+            self.ib.for_range(0, self.blocks, name="block", kind=kind) as block,
+            self.ib.for_range(0, tiles, name="tile", annotations=ROLLED) as self.tile,
+        ):
             yield block
+
+    def sequence(self, row: Expr) -> Expr:
+        """The sequence of the line that a row of the tile is."""
+        return self.tile * self.rows + row
+
+    def place(self, row: Expr, block: Expr, unit: Expr) -> tuple[Expr, Expr]:
+        """Where a state holds a unit of a block."""
+        return self.sequence(row), block * self.units + unit
 
     @contextmanager
     def each_unit(self) -> Iterator[tuple[Expr, Expr]]:
-        """Every unit of a block in every sequence: (row, unit)."""
+        """Every unit of a block in every sequence of a tile: (row, unit)."""
         with (
             self.ib.for_range(0, self.rows, name="row", kind="unroll") as row,
             self.ib.for_range(0, self.units, name="unit", kind="vectorize") as unit,
@@ -208,7 +290,7 @@ class Steps:
 
     def input(self, now: Expr, block: Expr, row: Expr, gate: ExprLike, unit: Expr) -> Expr:
         """What the input adds to a gate."""
-        place = by_layout(self.attrs, (now, self.first + row))
+        place = by_layout(self.attrs, (now, self.first + self.sequence(row)))
         return self.operands["projected"][(*place, self.direction, block, gate, unit)]
 
     def part(self, name: str, block: Expr, place: ExprLike, unit: Expr) -> Expr:
@@ -223,13 +305,15 @@ class Steps:
         """What gates of a block start with and what a state adds: (row, gate, unit), registers."""
         ib = self.ib
         shape = (self.rows, len(gates), self.units)
-        made = ib.allocate(self.kind, shape, name="gates", scope="local")
+        sums = ib.allocate(self.kind, shape, name="gates", scope="local")
         for place, gate in enumerate(gates):
             with self.each_unit() as (row, unit):
-                made[row, place, unit] = start(row, gate, unit)
+                sums[row, place, unit] = start(row, gate, unit)
         with ib.for_range(0, self.size, name="k") as k:
             for place, gate in enumerate(gates):
                 with self.each_unit() as (row, unit):
                     weight = self.columns[self.direction, block, k, gate, unit]
-                    made[row, place, unit] = made[row, place, unit] + state[row, k] * weight
-        return made
+                    sums[row, place, unit] = (
+                        sums[row, place, unit] + state[self.sequence(row), k] * weight
+                    )
+        return sums

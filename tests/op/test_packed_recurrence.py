@@ -8,10 +8,18 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from sterna.op.recurrent_steps import SEQUENCES, UNITS, shared_by_threads, units_of_block
+from sterna.isa.processor import Processor
+from sterna.op.recurrent_steps import (
+    SEQUENCES,
+    UNITS,
+    RegisterTiles,
+    shared_by_threads,
+    units_of_block,
+)
 from sterna.relay.infer import TypeInferenceError
 from sterna.relay.op import find
 from sterna.schedule.config import ANSWERS
+from sterna.support.dtype import DataType
 
 GATES = {"rnn": 1, "gru": 3, "lstm": 4}
 
@@ -89,6 +97,23 @@ def test_threads_share_units_where_sequences_are_few() -> None:
     assert shared_by_threads(8, 1, 35, 4 * 650 * 650 / 16) == UNITS
     assert shared_by_threads(8, 8, 35, 4 * 650 * 650 / 16) == SEQUENCES
     assert shared_by_threads(8, 1, 35, 4 * 32 * 32 / 16) == SEQUENCES
+
+
+def test_a_register_tile_holds_as_many_sequences_as_registers_allow() -> None:
+    kind = DataType("float32")
+    narrow = Processor(vector_registers=32)
+    wide = Processor(vector_bits=512, vector_registers=32)
+    few = Processor(vector_bits=256, vector_registers=16)
+    for processor in (narrow, wide, few):
+        lanes = processor.lanes(kind)
+        for gates in (1, 3, 4):
+            for sequences in (1, 2, 7, 8):
+                tiles = RegisterTiles(gates, 250, sequences, sequences, processor, kind)
+                rows, units = tiles.choose()
+                assert sequences % rows == 0 and (rows > 1 or sequences in (1, 7))
+                assert rows * gates * -(-units // lanes) < processor.vector_registers
+    assert RegisterTiles(4, 250, 8, 8, narrow, kind).choose() == (4, 4)
+    assert RegisterTiles(4, 250, 8, 8, wide, kind).choose() == (4, 16)
 
 
 def test_weights_are_packed_once() -> None:

@@ -68,7 +68,7 @@ def _rnn_step(steps: Steps, now: Expr) -> None:
     with steps.each_block() as block:
         gates = steps.gates_of(block, range(1), partial(steps.input, now, block), h)
         with steps.each_unit() as (row, unit):
-            steps.next[row, block * steps.units + unit] = f.expr(gates[row, 0, unit])
+            steps.next[steps.place(row, block, unit)] = f.expr(gates[row, 0, unit])
 
 
 def _rnn_array(
@@ -102,7 +102,7 @@ def _reset_products(steps: Steps, now: Expr) -> None:
 
         gates = steps.gates_of(block, range(3), start, h)
         with steps.each_unit() as (row, unit):
-            place = (row, block * steps.units + unit)
+            place = steps.place(row, block, unit)
             gates[row, 0, unit] = f.expr(gates[row, 0, unit])
             product = f.expr(gates[row, 1, unit]) * gates[row, hidden, unit]
             made = g.expr(steps.input(now, block, row, hidden, unit) + product)
@@ -116,13 +116,13 @@ def _reset_states(steps: Steps, now: Expr) -> None:
     with steps.each_block() as block:
         gates = steps.gates_of(block, range(2), partial(steps.input, now, block), h)
         with steps.each_unit() as (row, unit):
-            place = (row, block * steps.units + unit)
+            place = steps.place(row, block, unit)
             update[place] = f.expr(gates[row, 0, unit])
             reset[place] = f.expr(gates[row, 1, unit]) * h[place]
     with steps.each_block() as block:
         gates = steps.gates_of(block, range(2, 3), partial(steps.input, now, block), reset)
         with steps.each_unit() as (row, unit):
-            place = (row, block * steps.units + unit)
+            place = steps.place(row, block, unit)
             made = g.expr(gates[row, 0, unit])
             steps.next[place] = (1.0 - update[place]) * made + update[place] * h[place]
 
@@ -151,7 +151,7 @@ def _lstm_step(steps: Steps, now: Expr) -> None:
         gates = steps.gates_of(block, range(4), partial(steps.input, now, block), h)
 
         with steps.each_unit() as (row, unit):
-            place = (row, block * steps.units + unit)
+            place = steps.place(row, block, unit)
 
             def gate(number: int, hole: int) -> Expr:
                 """What goes into a gate that sees the cell."""
@@ -330,15 +330,16 @@ def _steps_case(
 
 
 for _network, _cases in (
-    (RNN, [_steps_case(1, 70, (2, 64), rows=3)]),
+    (RNN, [_steps_case(1, 70, (2, 64), together=4, rows=2)]),
     (GRU, [
         _steps_case(3, 20, (2, 16), 2, ("late_bias", "initial_h"), direction="bidirectional",
-                    linear_before_reset=True, rows=2),
-        _steps_case(3, 16, (1, 16), given=("sequence_lens",), rows=2),
+                    linear_before_reset=True, together=4, rows=2),
+        _steps_case(3, 16, (1, 16), given=("sequence_lens",), together=4, rows=2),
     ]),
     (LSTM, [
-        _steps_case(4, 20, (2, 16), 2, OPTIONAL[1:], direction="bidirectional", rows=2),
-        _steps_case(4, 3, (1, 4), direction="reverse", input_forget=True, rows=4),
+        _steps_case(4, 20, (2, 16), 2, OPTIONAL[1:], direction="bidirectional", together=2,
+                    rows=2),
+        _steps_case(4, 3, (1, 4), direction="reverse", input_forget=True, together=4, rows=4),
     ]),
 ):
     register(record_of_steps(_network, _cases))
