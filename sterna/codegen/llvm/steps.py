@@ -102,3 +102,28 @@ def _joined(power: Expr, parts: list[Expr]) -> Expr:
     if len(pairs) == 1:
         return pairs[0]
     return bind(power * power, lambda square: _joined(square, pairs))
+
+
+def polynomial_by_fours(x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    """Paterson and Stockmeyer's scheme: sums of four terms, joined by Horner's rule in x**4.
+
+    A step adds a product to what was computed: no coefficient is copied to be added to, which
+    costs Horner's rule a move for each where a fused multiply-add overwrites its addend. The terms
+    of a sum are added from the highest on.
+    """
+    steps = Steps()
+    square = steps(x * x)
+    powers = (x, square, steps(square * x))
+    fourth = steps(square * square)
+    result: Expr | None = None
+    for first in reversed(range(0, len(coefficients), 4)):
+        lowest, *others = (constant(number, x) for number in coefficients[first : first + 4])
+        terms = [number * power for number, power in zip(others, powers, strict=False)]
+        total = terms.pop()
+        while terms:
+            total = total + terms.pop()
+        if result is not None:
+            total = total + result * fourth
+        result = steps(total + lowest)
+    assert result is not None
+    return steps.done(result)
