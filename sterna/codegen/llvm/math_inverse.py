@@ -201,7 +201,7 @@ def erf(x: Expr) -> Expr:
     series = POLYNOMIALS["erf", form.bits]
     if form.bits == 32:
         near = x + x * polynomial_by_pairs(z, series)
-        middle = steps(build.minimum(constant(3.95, x), size) - 2.25)
+        middle = steps(build.minimum(constant(3.95, x), size) - 2.375)
         complement = polynomial_by_fours(middle, POLYNOMIALS["erfc", 32])
     else:
         near = x + x * polynomial(z, series)

@@ -107,9 +107,8 @@ def _joined(power: Expr, parts: list[Expr]) -> Expr:
 def polynomial_by_fours(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     """Paterson and Stockmeyer's scheme: sums of four terms, joined by Horner's rule in x**4.
 
-    A step adds a product to what was computed: no coefficient is copied to be added to, which
-    costs Horner's rule a move for each where a fused multiply-add overwrites its addend. The terms
-    of a sum are added from the highest on.
+    A fused multiply-add that overwrites its addend costs Horner's rule a move for each coefficient;
+    here it is one of four that is added to, and few steps wait for others.
     """
     steps = Steps()
     square = steps(x * x)
@@ -118,12 +117,9 @@ def polynomial_by_fours(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     result: Expr | None = None
     for first in reversed(range(0, len(coefficients), 4)):
         lowest, *others = (constant(number, x) for number in coefficients[first : first + 4])
-        terms = [number * power for number, power in zip(others, powers, strict=False)]
-        total = terms.pop()
-        while terms:
-            total = total + terms.pop()
-        if result is not None:
-            total = total + result * fourth
-        result = steps(total + lowest)
+        total = lowest
+        for number, power in zip(others, powers, strict=False):
+            total = total + number * power
+        result = steps(total if result is None else total + result * fourth)
     assert result is not None
     return steps.done(result)
