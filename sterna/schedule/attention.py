@@ -16,6 +16,8 @@ from sterna.te import IterVar, Stage, Tensor
 TRANSPOSED_TOGETHER = 8
 # Cycles until keys are transposed for all threads, and have come to each.
 TRANSPOSED_BEFORE = 10_000
+# Cycles of a tile's row of values that misses the first cache, and of copying a vector of them.
+READ_APART, COPIED = 6, 2
 # Vectors side by side of the widest tile.
 MOST_VECTORS = 4
 
@@ -144,8 +146,10 @@ class _Scheduler:
         processor = kernel.processor
         self.lanes = processor.lanes(self.out.dtype)
         self.batch, self.queries, self.heads, width = extents_of(self.out.op.axis)
+        self.values, self.value_width = made.operands[2], width
         keys = extents_of(self.scores.op.axis)[-1]
-        self.all_keys = keys == extents_of(self.mixed.op.reduce_axis)[0]
+        self.keys = extents_of(self.mixed.op.reduce_axis)[0]
+        self.all_keys = keys == self.keys
         item = self.out.dtype.bytes
         self.long_rows = keys * item % PAGE_BYTES == 0
         depth = extents_of(self.scores.op.reduce_axis)[0]
@@ -172,6 +176,7 @@ class _Scheduler:
             transposed.compute_at(out, piece)
         else:
             transposed.parallel(transposed.fuse(*shared))
+        self._place_values(out, piece)
         self._product(self.schedule[self.mixed], row=1)
         self.schedule[self.mixed].set_scope("local")
         self.schedule[self.mixed].compute_at(out, columns)
@@ -237,6 +242,32 @@ class _Scheduler:
             _, several = stage.split(depth, factor=TRANSPOSED_TOGETHER)
             stage.unroll(several)
         return [batch, head]
+
+    def _place_values(self, out: Stage, piece: IterVar) -> None:
+        """Packs a head's values where the tiles of its queries read them often enough.
+
+        In memory they lie apart by the width of all heads: their rows share few places of the
+        first cache, and pages hold few of them.
+        """
+        passes = -(-self.queries // self.groups // self.rows)
+        spread = self.keys * self.heads * self.value_width * self.out.dtype.bytes
+        is_apart = self.heads > 1 and spread > self.kernel.processor.l1_bytes
+        once = READ_APART * is_apart * (self.value_width // self.width) * self.keys
+        cycles = {
+            "where they lie": passes * once,
+            "packed": once + COPIED * self.keys * self.value_width // self.lanes,
+        }
+        if choose("values", list(cycles), cycles.__getitem__) == "packed":
+            self._pack_values(out, piece)
+
+    def _pack_values(self, out: Stage, piece: IterVar) -> None:
+        packed = self.schedule[self.schedule.cache_read(self.values, "global", [self.mixed])]
+        packed.compute_at(out, piece)
+        width = self.width
+        packed.transform_layout(lambda b, j, h, d: [b, h, d // width, j, d % width])
+        batch, head, tile, key, column = packed.op.axis
+        packed.reorder(batch, head, key, tile, column)
+        packed.vectorize(column)
 
     def _reduction(self, stage: Stage, place: IterVar) -> None:
         out = self.schedule[self.out]

@@ -201,6 +201,24 @@ def test_rows_pages_apart() -> None:
                                rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(("queries", "way"), [(64, "packed"), (1, "where they lie")])
+def test_values_are_packed_where_many_queries_read_them(queries: int, way: str) -> None:
+    shapes = ((1, queries, 4, 32), (1, 160, 4, 32), (1, 160, 4, 32))
+    params = [relay.var(n, shape=s) for n, s in zip("qkv", shapes, strict=True)]
+    given = [np.random.default_rng(i).standard_normal(s).astype("float32")
+             for i, s in enumerate(shapes)]
+    main = relay.transform.FuseOps(2)(
+        tvm.IRModule.from_expr(relay.Function(params, call("nn.attention", *params, scale=0.2)))
+    )["main"]
+    lowered = lower_kernel(main.body.op, "kernel", Processor(128, 32))
+    assert str(lowered.decisions["values"]).startswith(way)
+    out = tvm.nd.empty(shapes[0])
+    tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
+    np.testing.assert_allclose(
+        out.numpy(), interpret(main.body.op, *given), rtol=1e-4, atol=1e-5
+    )
+
+
 def test_a_row_that_is_masked_everywhere_is_not_a_number() -> None:
     params = [relay.var(n, shape=(1, 3, 1, 4)) for n in "qkv"]
     seen = relay.var("m", shape=(3, 3), dtype="bool")

@@ -19,6 +19,8 @@ from sterna.codegen.llvm.steps import (
     constant,
     float_of,
     polynomial,
+    polynomial_by_fours,
+    polynomial_by_pairs,
     with_sign,
 )
 from sterna.ir import build
@@ -192,15 +194,17 @@ def atanh(x: Expr) -> Expr:
 
 
 def erf(x: Expr) -> Expr:
-    """The error function."""
+    """The error function: a series near 0, and 1 - erfc(|x|) from 1 on."""
     steps, form = Steps(), format_of(x)
     size = steps(absolute(x))
     z = steps(x * x)
-    near = x + x * polynomial(z, POLYNOMIALS["erf", form.bits])
+    series = POLYNOMIALS["erf", form.bits]
     if form.bits == 32:
-        held = steps(build.minimum(constant(4.1, x), size))
-        complement = _exp(steps, steps(polynomial(held, POLYNOMIALS["log_erfc", 32])))
+        near = x + x * polynomial_by_pairs(z, series)
+        middle = steps(build.minimum(constant(3.95, x), size) - 2.375)
+        complement = polynomial_by_fours(middle, POLYNOMIALS["erfc", 32])
     else:
+        near = x + x * polynomial(z, series)
         held = steps(build.minimum(constant(6.1, x), size))
         t = steps((held - 3.0) / (held + 3.0))
         shape = polynomial(t, POLYNOMIALS["erfcx", 64])

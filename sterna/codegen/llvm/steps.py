@@ -102,3 +102,24 @@ def _joined(power: Expr, parts: list[Expr]) -> Expr:
     if len(pairs) == 1:
         return pairs[0]
     return bind(power * power, lambda square: _joined(square, pairs))
+
+
+def polynomial_by_fours(x: Expr, coefficients: tuple[float, ...]) -> Expr:
+    """Paterson and Stockmeyer's scheme: sums of four terms, joined by Horner's rule in x**4.
+
+    A fused multiply-add that overwrites its addend costs Horner's rule a move for each coefficient;
+    here it is one of four that is added to, and few steps wait for others.
+    """
+    steps = Steps()
+    square = steps(x * x)
+    powers = (x, square, steps(square * x))
+    fourth = steps(square * square)
+    result: Expr | None = None
+    for first in reversed(range(0, len(coefficients), 4)):
+        lowest, *others = (constant(number, x) for number in coefficients[first : first + 4])
+        total = lowest
+        for number, power in zip(others, powers, strict=False):
+            total = total + number * power
+        result = steps(total if result is None else total + result * fourth)
+    assert result is not None
+    return steps.done(result)
