@@ -25,6 +25,9 @@ WIDE_DIGITS_LENGTH = 1 << 14
 # As few as these are kept in order by insertion, if even a line that brings its best last, so that
 # each element moves all before it, takes no more moves than this.
 INSERTED, INSERTION_MOVES = 16, 1 << 13
+# Of a line with so many groups for each one that is wanted, or more, the best of a group is found
+# by vector instructions before its elements are looked at.
+SEARCHED_GROUP, SEARCHED_GROUPS = 32, 4
 # Groups of a tournament have so many numbers; the best of one is found by vector instructions.
 SMALLEST_GROUP, LARGEST_GROUP = 8, 64
 # Threads share the groups of one line that has so many elements.
@@ -149,7 +152,11 @@ def _insertion_pays(length: int, count: int) -> bool:
 def _inserted_line(
     ib: IRBuilder, length: int, count: int, key_at: KeyAt, key: DataType
 ) -> PlaceOf:
-    """The places of the first ones of a line in their order, by insertion among those so far."""
+    """The places of the first ones of a line in their order, by insertion among those so far.
+
+    Of a long line, groups of neighbours whose best does not come before the last of these are
+    passed over.
+    """
     kind = index_type(length)
     keys = ib.allocate(key, (count,), name="keys")
     places = ib.allocate(kind, (count,), name="places")
@@ -168,11 +175,29 @@ def _inserted_line(
 
     with ib.for_range(0, count, name="k", dtype=kind) as k:
         insert(ib.let("own", key_at(k)), k, k)
-    with ib.for_range(count, length, name="k", dtype=kind) as k:
-        own = ib.let("own", key_at(k))
-        with ib.if_scope(own < keys[count - 1]):
-            insert(own, k, build.const(count - 1, kind))
+    def offer(begin: Expr, end: Expr) -> None:
+        with ib.for_range(begin, end, name="k", dtype=kind) as k:
+            own = ib.let("own", key_at(k))
+            with ib.if_scope(own < keys[count - 1]):
+                insert(own, k, build.const(count - 1, kind))
+
+    is_long = SEARCHED_GROUPS * SEARCHED_GROUP * count <= length
+    groups = (length - count) // SEARCHED_GROUP if is_long else 0
+    with ib.for_range(0, groups, name="g", dtype=kind) as g:
+        begin = ib.let("begin", g * SEARCHED_GROUP + count)
+        best = _best_of(ib, begin, SEARCHED_GROUP, key_at, key)
+        with ib.if_scope(best < keys[count - 1]):
+            offer(begin, begin + SEARCHED_GROUP)
+    offer(build.const(count + groups * SEARCHED_GROUP, kind), build.const(length, kind))
     return lambda k: places[k]
+
+
+def _best_of(ib: IRBuilder, begin: Expr, size: int, key_at: KeyAt, key: DataType) -> Expr:
+    """The first key of some neighbours."""
+    best = variable(ib, key, "best", build.const((1 << key.bits) - 1, key))
+    with ib.for_range(0, size, name="e", dtype=begin.dtype) as e:
+        best.set(build.minimum(best.get(), key_at(begin + e)))
+    return best.get()
 
 
 def _group_size(length: int, count: int) -> int:
@@ -200,13 +225,9 @@ def _tournament(
     number = whole + (rest > 0)
     groups = KeyedPlaces(ib, key, number, "group")
     kind = index_type(length)
-    last = build.const((1 << key.bits) - 1, key)
 
     def enter(group: Expr, size: int) -> None:
-        best = variable(ib, key, "best", last)
-        with ib.for_range(0, size, name="e", dtype=kind) as e:
-            best.set(build.minimum(best.get(), key_at(group * width + e)))
-        groups.put(group, best.get(), group)
+        groups.put(group, _best_of(ib, group * width, size, key_at, key), group)
 
     loop = "parallel" if alone and length >= SHARED_LENGTH else "serial"
     with ib.for_range(0, whole, name="g", dtype=kind, kind=loop) as g:
