@@ -95,3 +95,15 @@ def test_a_result_that_others_read_keeps_its_channels() -> None:
     before, after = (interpret(each, x) for each in (both, made))
     for a, b in zip(after, before, strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_layers_keep_their_names() -> None:
+    func, _ = network(0, 1)
+    calls: list[Any] = []
+    relay.analysis.post_order_visit(func, calls.append)
+    for place, each in enumerate(e for e in calls if isinstance(e, Call)):
+        each.span = f"layer {place}"
+    made: list[Any] = []
+    relay.analysis.post_order_visit(fold_dead_channels(func), made.append)
+    names = [each.span for each in made if isinstance(each, Call)]
+    assert None not in names and {f"layer {place}" for place in range(9)} == set(names)

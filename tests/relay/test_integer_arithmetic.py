@@ -106,3 +106,15 @@ def test_numbers_that_several_read_are_integers_for_those_that_can() -> None:
     w = relay.qnn.dequantize(relay.const(np.ones((8, 8), "int8")), relay.const(0.1), relay.const(0))
     text = str(rewritten(relay.add(relay.nn.dense(real, w), relay.exp(real))))
     assert "qnn.dense" in text and text.count("qnn.dequantize") == 2
+
+
+def test_integers_come_from_where_floats_came_from() -> None:
+    data = relay.var("x", shape=(2, 4), dtype="int8")
+    scale, zero = number(0.1, "float32"), number(3, "int8")
+    weights = relay.qnn.dequantize(number(np.ones((5, 4)), "int8"), scale, number(0, "int8"))
+    layer = relay.nn.dense(relay.qnn.dequantize(data, scale, zero), weights)
+    layer.span = "the layer"
+    made = rewritten(relay.qnn.quantize(layer, number(2.0, "float32"), zero))
+    found: list[relay.Expr] = []
+    relay.analysis.post_order_visit(made, found.append)
+    assert "the layer" in {expr.span for expr in found if "dense" in str(getattr(expr, "op", ""))}

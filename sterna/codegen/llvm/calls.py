@@ -7,6 +7,7 @@ from sterna.codegen.llvm.dot import Dot
 from sterna.codegen.llvm.emitter import COLD, INLINE
 from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
+from sterna.codegen.llvm.quotient import without_division
 from sterna.codegen.llvm.tiles import write_tile_call
 from sterna.codegen.llvm.types import (
     element_type,
@@ -161,8 +162,10 @@ class CallEmitter(MemoryEmitter):
     # ---- conversions ----
 
     def _saturate(self, expr: Call) -> str:
-        operand = self.expr(expr.args[0])
-        return convert.saturate(self.writer, expr.args[0].dtype, expr.dtype, operand)
+        has_fma = self.module.options.instructions.provides("fused_multiply_add")
+        quick = without_division(expr) if has_fma else None
+        value = expr.args[0] if quick is None else quick
+        return convert.saturate(self.writer, value.dtype, expr.dtype, self.expr(value))
 
     def _reinterpret(self, expr: Call) -> str:
         source, target = expr.args[0].dtype, expr.dtype

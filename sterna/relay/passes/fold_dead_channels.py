@@ -191,6 +191,7 @@ def _kept(layer: _Layer, feeding: _Layer | None, data: RelayExpr) -> RelayExpr:
     if feeding is not None and feeding.dead is not None:
         gone = feeding.dead
     made = layer.rule.keep(layer.call, data, ~gone, ~layer.dead)
+    made.span = layer.call.span
     if not gone.any():
         return made
     rest = layer.rule.constant_part(layer.call, gone, layer.data.low)[~layer.dead]
@@ -198,7 +199,9 @@ def _kept(layer: _Layer, feeding: _Layer | None, data: RelayExpr) -> RelayExpr:
         return made
     kind = layer.call.checked_type
     assert isinstance(kind, TensorType)
-    return call("add", made, const(rest.astype(str(kind.dtype))))
+    total = call("add", made, const(rest.astype(str(kind.dtype))))
+    total.span = layer.call.span
+    return total
 
 
 def _sliced(expr: RelayExpr, layer: _Layer, memo: dict[int, RelayExpr]) -> RelayExpr:
@@ -211,4 +214,6 @@ def _sliced(expr: RelayExpr, layer: _Layer, memo: dict[int, RelayExpr]) -> Relay
         values = shared_numpy(arg.data)
         whole = values.size == 1 or values.size != channels
         args.append(arg if whole else const(np.ascontiguousarray(values[..., left])))
-    return Call(expr.op, tuple(args), expr.attrs)
+    made = Call(expr.op, tuple(args), expr.attrs)
+    made.span = expr.span
+    return made

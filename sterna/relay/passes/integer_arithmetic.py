@@ -7,12 +7,14 @@ What is dequantised stays integers as far as the rules of the operators (`intege
 carry it: to where it is quantised again, or to an operator that has no rule and gets floats.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple
 from sterna.relay.op import AnyOp, rules_of
 from sterna.relay.passes.fold_constant import fold_one
+from sterna.relay.passes.rewrite_calls import name_parts
 from sterna.relay.quantized import Quantized, QuantizedLike, QuantizedPair
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
@@ -66,7 +68,9 @@ class _Rewriter:
         record = rules_of(expr)
         if record is not None and record.integer is not None:
             assert isinstance(expr, Call)
-            made = record.integer(expr.attrs, [self._operand(arg) for arg in expr.args])
+            operands = [self._operand(arg) for arg in expr.args]
+            made = record.integer(expr.attrs, operands)
+            name_parts(_expressions_in([made]), expr, _expressions_in(operands))
             if isinstance(made, RelayExpr):
                 return _Held(made)
             if made is not None:
@@ -80,6 +84,22 @@ class _Rewriter:
             return [self._operand(part) for part in arg.fields]
         held = self.held[id(arg)]
         return held.plain() if held.integers is None else held.integers
+
+
+def _expressions_in(values: Sequence[QuantizedLike | None]) -> list[RelayExpr]:
+    """What quantised numbers are in a graph."""
+    found: list[RelayExpr] = []
+    for value in values:
+        match value:
+            case RelayExpr():
+                found.append(value)
+            case Quantized():
+                found.append(value.data)
+            case QuantizedPair():
+                found += [value.a.data, value.b.data]
+            case list():
+                found += _expressions_in(value)
+    return found
 
 
 def _is_small(record: AnyOp, call: Call, size: int) -> bool:

@@ -1,6 +1,6 @@
 """Calls replaced by what their operators' records say: what several passes have in common."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple, TupleGetItem
@@ -35,7 +35,7 @@ def rewrite_calls(func: Function, answer: Answer) -> Function:
         made = answer(record, expr)
         if made is None or made is expr:
             return expr
-        _name_parts(made, expr)
+        name_parts([made], expr)
         return rewrite(made, change, lambda part: id(part) not in done)
 
     made = rewrite(func, change, not_primitive)
@@ -43,15 +43,22 @@ def rewrite_calls(func: Function, answer: Answer) -> Function:
     return made
 
 
-def _name_parts(made: RelayExpr, call: Call) -> None:
-    """What stands for a call comes from where the call comes from, all new parts of it."""
-    old = {id(arg) for arg in call.args}
-    stack = [made]
+def name_parts(
+    made: Sequence[RelayExpr], call: Call, known: Sequence[RelayExpr] | None = None
+) -> None:
+    """What stands for a call comes from where the call comes from, all new parts of it.
+
+    known: what the new parts read, in place of the call's arguments.
+    """
+    if not call.span:
+        return
+    old = {id(arg) for arg in (call.args if known is None else known)}
+    stack = list(made)
     while stack:
         part = stack.pop()
         if part.span is None and id(part) not in old and isinstance(part, NEW):
             part.span = call.span
-            stack.extend(part.operands() if call.span else ())
+            stack.extend(part.operands())
 
 
 def call_pass(name: str, opt_level: int, answer: Answer) -> Pass:

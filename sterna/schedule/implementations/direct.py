@@ -34,6 +34,8 @@ WIDEST = 4
 # How much longer products take with channels first, whose numbers lie far apart, and where vectors
 # of pixels are picked from those between them.
 FIRST, PICKED = 2.0, 1.75
+# What an element of an image takes that C copies with its border.
+BORDERED = 4
 # What answers call it where pixels lie in blocks.
 BLOCKS = "direct, pixels in blocks"
 # Pixels of an image of which threads make channels rather than rows.
@@ -49,6 +51,10 @@ class Direct(Packing):
     def cycles(self, made: Contraction, how: Expression, processor: Processor) -> float | None:
         """What it costs there with weights packed so; None if it does not suit."""
         cycles = direct_cycles(made, processor, how.width if how.weights else None)
+        if processor.is_scalar_controller and not made.is_matrix and made.is_padded:
+            cycles += BORDERED * made.batch * made.inputs * math.prod(
+                size + before + after for size, before, after
+                in zip(made.image, made.before, made.after, strict=True))
         if made.out_layout != "NCHW":
             return cycles
         first = FIRST * (PICKED if made.strides[-1:] > (1,) else 1.0)
