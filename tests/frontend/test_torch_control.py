@@ -10,7 +10,11 @@ from tests.support import require_module
 
 require_module("torch")
 import torch  # noqa: E402
-from torch._higher_order_ops import scan, while_loop  # noqa: E402
+from torch._higher_order_ops import (  # noqa: E402
+    scan,
+    while_loop,
+    while_loop_stack_output,
+)
 from torch._higher_order_ops.map import map as map_parts  # noqa: E402
 
 import sterna  # noqa: E402
@@ -31,6 +35,13 @@ class While(torch.nn.Module):
         return while_loop(lambda i, y: i < count, lambda i, y: (i + 1, y * 2), first)
 
 
+class StackedWhile(torch.nn.Module):
+    def forward(self, count: Any, x: Any) -> Any:
+        return while_loop_stack_output(
+            lambda i, y: i > 0, lambda i, y: (i - 1, y * 2), (count, x), ()
+        )
+
+
 class Scan(torch.nn.Module):
     def forward(self, first: Any, xs: Any) -> Any:
         return scan(lambda state, x: (state + x, state * x), first, xs, dim=0)
@@ -49,6 +60,8 @@ CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "cond, yes": (Cond(), (torch.ones(3),)),
     "cond, no": (Cond(), (-torch.ones(3),)),
     "while": (While(), (torch.ones(3), torch.tensor(4))),
+    "stacked states": (StackedWhile(), (torch.tensor(3), line(3))),
+    "states of no round": (StackedWhile(), (torch.tensor(0), line(3))),
     "a short scan": (Scan(), (torch.ones(3), line(5, 3))),
     "a long scan": (Scan(), (torch.ones(3), line(20, 3))),
     "map": (Map(), (line(12, 3), torch.ones(3))),

@@ -1,5 +1,7 @@
 """A few of PyTorch's sample calls; `python -m tests.frontend.torch_opinfo` runs all of them."""
 
+from typing import Any
+
 import pytest
 
 from tests.support import require_module
@@ -9,6 +11,7 @@ require_module("expecttest")
 import torch  # noqa: E402
 
 from tests.frontend.torch_opinfo import RIGHT, name_of, operators, run_operator  # noqa: E402
+from tests.frontend.torch_support import expect_eager  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -24,3 +27,24 @@ def test_sample_calls() -> None:
     outcomes = [run_operator(op, torch.float32, 1, compiled=False) for op in wanted]
     assert {one.name for one in outcomes} == SAMPLE
     assert [one for one in outcomes if one.reason != RIGHT] == []
+
+
+def test_the_floor_of_a_quotient_is_exact() -> None:
+    class Floors(torch.nn.Module):
+        def forward(self, a: Any, b: Any) -> Any:
+            return a // b, torch.div(a, b, rounding_mode="floor")
+
+    a = torch.tensor([1.0, -1.0, 7.0, -7.0, 0.0, 3.0, -3.0, 1.0])
+    b = torch.tensor([0.1, 0.1, -2.0, -2.0, 5.0, 0.0, float("inf"), 0.3])
+    expect_eager(Floors(), a, b)
+
+
+def test_a_row_that_bags_leave_out_may_be_counted_from_the_end() -> None:
+    class Bags(torch.nn.Module):
+        def forward(self, weight: Any, words: Any, offsets: Any) -> Any:
+            return torch.nn.functional.embedding_bag(
+                words, weight, offsets, mode="sum", padding_idx=-1
+            )
+
+    words, offsets = torch.tensor([0, 4, 2, 4, 1]), torch.tensor([0, 3])
+    expect_eager(Bags(), torch.randn(5, 3), words, offsets)

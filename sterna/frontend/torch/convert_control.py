@@ -69,6 +69,43 @@ def while_loop(
     return made.states
 
 
+@aten("ops::higher_order.while_loop_stack_output")
+def while_loop_stacked(
+    cond_fn: Function, body_fn: Function, carried: Sequence[RelayExpr],
+    additional: Sequence[RelayExpr] = (),
+) -> list[RelayExpr]:
+    """The states behind every round of a loop, stacked; those before it if there is no round.
+
+    So that there is one in any case, the loop has a round that keeps the states as they were.
+    """
+
+    def goes_on(states: Sequence[RelayExpr]) -> RelayExpr:
+        (found,) = cond_fn(*states, *additional)
+        return reshaped(found, ()) if rank_of(found) else found
+
+    def body(number: Var, flag: Var, states: list[Var]) -> Round:
+        is_round, *own = states
+        made = body_fn(*own, *additional)
+        _expect_made(made)
+        kept = [If(is_round, new, old) for new, old in zip(made, own, strict=True)]
+        more = call("logical_and", is_round, goes_on(kept))
+        return Round(more, [is_round, *kept], kept)
+
+    made = kept_loop(body, [goes_on(carried), *carried], constant(True), None)
+    if made is None:
+        raise OpNotImplemented("a loop that changes the types of its tensors")
+    return made.collected
+
+
+@aten("ops::higher_order.invoke_quant_packed")
+def invoke_quant_packed(
+    f: Function, operands: Sequence[RelayExpr], scheme: str | None = None,
+    quant_options: object = None,
+) -> list[RelayExpr]:
+    """A part of the graph that is marked for other compilers."""
+    return f(*operands)
+
+
 def _expect_made(results: Sequence[RelayExpr]) -> None:
     if any(each is UNMADE for each in results):
         raise OpNotImplemented("a loop with such operators")

@@ -23,6 +23,7 @@ from sterna.frontend.torch.program import (
     Step,
     Unreadable,
     Weight,
+    live_steps,
     refs_of,
 )
 from sterna.frontend.torch.source_lines import called
@@ -52,7 +53,7 @@ class ProgramImporter(GraphImporter):
         custom: CustomConverters | None = None,
     ) -> None:
         super().__init__(FORMAT_NAME, given, freeze, room)
-        self.program = program
+        self.program, self.steps = program, live_steps(program)
         self.custom = custom or {}
         self.extents: dict[str, Dim] = {}
         """Numbers that open extents decide, by name."""
@@ -72,7 +73,7 @@ class ProgramImporter(GraphImporter):
         for weight in state:
             self._add_state(weight)
         try:
-            for step in self.program.steps:
+            for step in self.steps:
                 self._add_step(step)
         except ValueError:
             self._list_unsupported()
@@ -170,7 +171,7 @@ class ProgramImporter(GraphImporter):
 
     def _list_unsupported(self) -> None:
         """Where a step fails, all operators without a converter are worth more than that."""
-        for step in self.program.steps:
+        for step in self.steps:
             if self._converter(step.target) is None:
                 self.unsupported.add(step.target, called(step.name, step.trace))
         self.unsupported.expect_none()

@@ -6,10 +6,12 @@ where a schema wants a number is a `NumberRef`, so that a converter gets the num
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, TypeVar
 
 from sterna.frontend.open_shapes import NamedDim
 from sterna.relay.arrays import Array
+
+T = TypeVar("T")
 
 # No dimension has more elements.
 LARGEST = (1 << 63) - 1
@@ -36,13 +38,26 @@ class Unreadable:
     what: str
 
 
-# The arguments of operators that take functions.
+# The arguments of operators that take functions; one with a star takes all that follow.
 HIGHER_ORDER = {
     "ops.higher_order.cond": ["pred", "true_fn", "false_fn", "operands"],
     "ops.higher_order.while_loop": ["cond_fn", "body_fn", "carried", "additional"],
+    "ops.higher_order.while_loop_stack_output": ["cond_fn", "body_fn", "carried", "additional"],
     "ops.higher_order.scan": ["combine_fn", "init", "xs", "additional"],
     "ops.higher_order.map_impl": ["f", "xs", "additional"],
+    "ops.higher_order.invoke_quant_packed": ["f", "*operands"],
 }
+
+
+def named_arguments(target: str, given: Sequence[T]) -> "dict[str, T | list[T]]":
+    """Arguments of an operator that takes functions, or of Python's own, by their names."""
+    names = HIGHER_ORDER.get(target, ["a", "b"])
+    if not names[-1].startswith("*"):
+        return dict(zip(names, given, strict=False))
+    plain = names[:-1]
+    return {
+        **dict(zip(plain, given, strict=False)), names[-1][1:]: list(given[len(plain) :]),
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,3 +160,14 @@ def refs_of(argument: Argument) -> list[str]:
         elif isinstance(part, list):
             stack.extend(reversed(part))
     return found
+
+
+def live_steps(program: Program) -> list[Step]:
+    """The steps that results come from; what a program only checks itself by is left out."""
+    needed = {name for output in program.outputs for name in refs_of(output.value)}
+    kept: list[Step] = []
+    for step in reversed(program.steps):
+        if not needed.isdisjoint(step.outputs):
+            kept.append(step)
+            needed.update(name for each in step.arguments.values() for name in refs_of(each))
+    return kept[::-1]

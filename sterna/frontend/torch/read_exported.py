@@ -8,7 +8,6 @@ from typing import Any
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.functional import made_functional
 from sterna.frontend.torch.program import (
-    HIGHER_ORDER,
     Argument,
     Body,
     NumberRef,
@@ -20,6 +19,7 @@ from sterna.frontend.torch.program import (
     Step,
     Unreadable,
     Weight,
+    named_arguments,
     range_of,
 )
 from sterna.frontend.torch.table import converter_of
@@ -193,9 +193,9 @@ def _arguments(node: Any) -> dict[str, Argument]:
     schema = getattr(node.target, "_schema", None)
     if schema is not None:
         names = [each.name for each in schema.arguments]
-    else:  # Python's own functions call their arguments a and b
-        names = HIGHER_ORDER.get(target_name(node.target), ["a", "b"])
-    given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+        given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
+    else:
+        given = {**named_arguments(target_name(node.target), node.args), **node.kwargs}
     return {name: argument_of(value) for name, value in given.items()}
 
 

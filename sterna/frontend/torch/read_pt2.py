@@ -12,7 +12,6 @@ from sterna.frontend.torch.archive import Archive
 from sterna.frontend.torch.fields import field, name_of, one_of, whole_number
 from sterna.frontend.torch.functional import made_functional
 from sterna.frontend.torch.program import (
-    HIGHER_ORDER,
     Argument,
     Body,
     NumberRef,
@@ -24,6 +23,7 @@ from sterna.frontend.torch.program import (
     Step,
     Unreadable,
     Weight,
+    named_arguments,
     range_of,
 )
 from sterna.frontend.torch.tensors import known_dtype
@@ -145,10 +145,14 @@ class _Reader:
         if target.startswith("higher_order."):
             target = f"ops.{target}"
         arguments: dict[str, Argument] = {}
-        places = iter(HIGHER_ORDER.get(target, ()))
+        unnamed: list[Argument] = []
         for given in field(node, "inputs", list):
-            name = field(given, "name", str) or next(places, "")
-            arguments[name] = self._argument(field(given, "arg", dict))
+            name, value = field(given, "name", str), self._argument(field(given, "arg", dict))
+            if name:
+                arguments[name] = value
+            else:
+                unnamed.append(value)
+        arguments.update(named_arguments(target, unnamed))
         outputs = [
             name for output in field(node, "outputs", list) for name in _output_names(output)
         ]
