@@ -6,7 +6,7 @@ with questions, such as layout transforms, is the rest.
 
 import json
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from sterna.runtime import (
     save_param_dict,
 )
 from sterna.runtime.debug_executor import GraphModuleDebug, create
+from sterna.schedule.caches import MACHINE
 from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.config import ANSWERS
 from sterna.target import Target
@@ -183,7 +184,8 @@ def describe(
     functions = {name: f for name, f in found.items() if not is_view(f)}
     scopes = {name: scope_of(function) for name, function in functions.items()}
     texts = {
-        name: f"{structural_hash(function)} {answers_text(answers_of(scopes[name], answers))}"
+        name: f"{structural_hash(function)} "
+              f"{answers_text(answers_of((scopes[name], MACHINE), answers))}"
         for name, function in functions.items()
     }
     asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
@@ -238,9 +240,9 @@ def _offered(decision: Decision) -> dict[str, float]:
     return dict(decision.offered)
 
 
-def answers_of(scope: str, answers: Answers) -> dict[str, str]:
-    """Those to the questions of one scope."""
-    return {q: a for q, a in answers.items() if q.rpartition("/")[0] == scope}
+def answers_of(scopes: Collection[str], answers: Answers) -> dict[str, str]:
+    """Those to the questions of some scopes."""
+    return {q: a for q, a in answers.items() if q.rpartition("/")[0] in scopes}
 
 
 def answers_text(answers: Answers) -> str:
