@@ -14,6 +14,7 @@ from sterna.ir.serialize import save_json
 from sterna.ir.transform import PassContext
 from sterna.lowering.lower_kernel import scope_of
 from sterna.relay.expr import Function
+from sterna.schedule.caches import MACHINE
 from sterna.schedule.choose import answers_now
 from sterna.schedule.config import ANSWERS
 from sterna.support.cache import Cache
@@ -120,8 +121,8 @@ def _own(settings: dict[str, Any], function: Function) -> dict[str, Any]:
     answers: Mapping[str, str] = settings["config"].get(ANSWERS, {})
     if not answers:
         return settings
-    scope = f"{scope_of(function)}/"
-    own = {q: a for q, a in answers.items() if "/" not in q or q.startswith(scope)}
+    scopes = (f"{scope_of(function)}/", f"{MACHINE}/")
+    own = {q: a for q, a in answers.items() if "/" not in q or q.startswith(scopes)}
     return {**settings, "config": {**settings["config"], ANSWERS: own}}
 
 

@@ -8,6 +8,7 @@ from sterna.relay.expr import Call, Constant, Function, RelayExpr
 from sterna.relay.passes.plan_devices import has_annotations
 from sterna.relay.placed import DEVICE
 from sterna.relay.traverse import not_primitive, rewrite
+from sterna.schedule.caches import with_caches
 from sterna.target import Target, is_gpu, processor_of
 from sterna.target.compilation_config import CompilationConfig
 
@@ -15,7 +16,8 @@ from sterna.target.compilation_config import CompilationConfig
 def passes_for(target: Target) -> Sequential:
     """What happens between a user's graph and its kernels on one target."""
     # What processors like is no concern of other devices: weights stay the model's.
-    processor = processor_of(target) if "cpu" in target.kind.default_keys else None
+    on_cpu = "cpu" in target.kind.default_keys
+    processor = with_caches(processor_of(target)) if on_cpu else None
     order = pipeline.passes(processor, target, is_gpu(target))
     return Sequential(order, name="relay.build")
 

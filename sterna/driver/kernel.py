@@ -11,6 +11,7 @@ from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.lowering.predict import Prediction, predict
 from sterna.lowering.workspace import workspace_of
 from sterna.relay.expr import Function
+from sterna.schedule.caches import with_caches
 from sterna.support.collection import without_collection
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, plain_of, processor_of
@@ -91,7 +92,7 @@ def annotated_functions(
     """The same with what is told about them."""
     start = time.perf_counter()
     with deep_recursion(), without_collection():
-        processor = processor_of(target)
+        processor = with_caches(processor_of(target))
         lowered = lower_kernel(function, name, processor, target)
         loops, allowed = _sharing(pipeline.run(lowered.function), function, shares)
         loops = _with_plain(loops, name, function, target)
@@ -151,7 +152,7 @@ def kernel_in_one_thread(
 ) -> tuple[PrimFunc, list[Overlap]]:
     """The loops of a kernel that is given the memory it works in, and what shares memory."""
     with deep_recursion():
-        lowered = lower_kernel(function, name, processor_of(target), target)
+        lowered = lower_kernel(function, name, with_caches(processor_of(target)), target)
         loops = lift_allocations(pipeline.run(in_one_thread(lowered.function)))
         return _sharing(loops, function, shares)
 

@@ -19,6 +19,8 @@ class Processor:
     """Whether a multiply-add takes one lane of a register for all lanes of another."""
     l1_bytes: int = 32 * 1024
     l2_bytes: int = 512 * 1024
+    knows_caches: bool = True
+    """Whether the machine or the table of its core says these sizes; else they may be wrong."""
     has_dot4: bool = False
     """Whether an instruction adds four products of bytes to each 32-bit lane (VNNI, DOTPROD)."""
     has_dot2: bool = False

@@ -13,6 +13,7 @@ from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.relay.expr import Call, Function, RelayExpr
 from sterna.relay.op import AnyOp, record_of
 from sterna.relay.traverse import post_order
+from sterna.schedule.caches import with_caches
 from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import ROWS, TABLE, Kernel, Processor
 from sterna.schedule.registry import FoundSchedule, find_schedule
@@ -57,9 +58,10 @@ def ask_kernel(func: Function, target: Target) -> Scope:
     """What the schedule of a primitive function asks for a target, without writing its loops."""
     if gives_nothing(func):
         return Scope()
+    processor = with_caches(processor_of(target))
     with deciding(scope_of(func)) as scope:
         tensors = kernel_tensors(func, target if is_gpu(target) else None)
-        schedule_kernel(tensors, processor_of(target), _found(tensors, target), target)
+        schedule_kernel(tensors, processor, _found(tensors, target), target)
         return scope
 
 

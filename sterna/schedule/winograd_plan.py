@@ -32,6 +32,8 @@ KEPT = 16
 ACROSS = 2
 # The part that the second cache loses of what just fills it, before it is read again.
 LOST = 0.25
+# How much of its room a block of tiles fills: all by the model, and what tuners may try beside it.
+ROOMS = (1.0, 0.5, 2.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,9 +145,13 @@ def winograd_plans(made: Contraction, block: int, processor: Processor) -> list[
     found = []
     for m in (size - made.window[0] + 1 for size in SIZES):
         for split, way in (_WAYS.items() if m > 1 else ()):
-            cycles, tiles = way(_Work(made, m, block, lanes, processor))
-            if math.isfinite(cycles):
-                found.append(WinogradPlan(m, tiles, lanes, split, cycles))
+            offered: dict[int, float] = {}
+            for room in ROOMS:
+                cycles, tiles = way(_Work(made, m, block, lanes, processor, room))
+                least = max(offered.values(), default=0.0)
+                offered.setdefault(tiles, max(cycles, least))
+            found += [WinogradPlan(m, tiles, lanes, split, cycles)
+                      for tiles, cycles in offered.items() if math.isfinite(cycles)]
     return found
 
 
@@ -168,6 +174,8 @@ class _Work:
     lanes: int
     """Channels of a vector in the transforms."""
     processor: Processor
+    room: float = 1.0
+    """How much of the cache that blocks of tiles may fill they do."""
 
     @property
     def size(self) -> int:
@@ -212,7 +220,7 @@ class _Work:
     def even(self, most: int, multiple: int = 1) -> tuple[int, int]:
         """The tiles of a block, at most some, and how many blocks all images have."""
         images, tiles = self.made.batch, all_tiles(self.made, self.m)
-        count = -(-tiles // max(1, most))
+        count = -(-tiles // max(1, int(self.room * most)))
         if count * images % multiple:
             count = min(tiles, count + multiple - count % multiple)
         each = -(-tiles // count)

@@ -1,7 +1,7 @@
 """What schedules are told of a target's machine."""
 
 from sterna.isa.processor import Processor
-from sterna.target.machine import is_microcontroller, machine_of
+from sterna.target.machine import Machine, is_microcontroller, machine_of
 from sterna.target.target import Target
 
 
@@ -40,6 +40,7 @@ def processor_of(target: Target) -> Processor:
         by_element_fma=machine.provides("by_element_fma"),
         l1_bytes=machine.l1_bytes or isa.l1_kib * 1024,
         l2_bytes=machine.l2_bytes or isa.l2_kib * 1024,
+        knows_caches=_knows_caches(target, machine),
         has_dot4=machine.provides("dot4"),
         has_dot2=machine.provides("dot2") and picks,
         has_dot_halves=machine.provides("dot_halves") and not picks,
@@ -54,3 +55,9 @@ def processor_of(target: Target) -> Processor:
         throughput=throughput,
         smt_throughput=isa.smt.left_of(throughput) if isa.smt else throughput,
     )
+
+
+def _knows_caches(target: Target, machine: Machine) -> bool:
+    """Whether sizes of caches come from the machine or its core: attributes may say anything."""
+    given = any(f"l{level}_cache_size_bytes" in target.attrs for level in (1, 2))
+    return not given and machine.l1_bytes is not None and machine.l2_bytes is not None

@@ -2,13 +2,15 @@
 
 The logarithm of a measured ratio is taken for a sum of what is known of a candidate: the logarithm
 of its predicted ratio, for each question by a factor of its own; the question itself; and the
-candidate's text, which many layers share (a tile of 7 x 12). Bayesian least squares gives the mean
+candidate's text, which many layers share (a tile of 7 x 12), with the parts of a plan's
+(split=positions), of which layers share more. Bayesian least squares gives the mean
 and the spread for candidates that were not measured, so that a round can be spent where the gain
 is likely or the doubt is large. It belongs to a machine, not to a network. Where LightGBM is
 installed, its trees learn what the sum leaves.
 """
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -19,7 +21,7 @@ from sterna.tune.correction_trees import LEAST, BoostedTrees, features_of, is_in
 
 # Before anything is measured: how far a factor and the effects of questions and of texts are from
 # what the analytic model says, and how far a measurement is from their sum.
-SLOPE, QUESTION, TEXT, NOISE = 0.3, 0.05, 0.08, 0.05
+SLOPE, QUESTION, TEXT, PART, NOISE = 0.3, 0.05, 0.08, 0.04, 0.05
 # A candidate that is predicted to be this many times slower is not told from slower ones.
 FARTHEST = 4.0
 
@@ -99,8 +101,9 @@ class Correction:
     ) -> Mapping[str, tuple[float, float]]:
         """What is known of a candidate: how much of it, and how far it may be off at first."""
         kind = question.rpartition("/")[2]
+        parts = {f"part {kind} {part}": (1.0, PART) for part in re.findall(r"\w+=\w+", text)}
         return {f"slope {kind}": (predicted, SLOPE), f"question {kind}": (1.0, QUESTION),
-                f"text {kind} = {text}": (1.0, TEXT)}
+                f"text {kind} = {text}": (1.0, TEXT), **parts}
 
     def _features(self, question: str, text: str, predicted: float, add: bool) -> dict[int, float]:
         found = {}
@@ -132,7 +135,8 @@ class Correction:
 
 
 def _far(name: str) -> float:
-    return {"slope": SLOPE, "question": QUESTION}.get(name.partition(" ")[0], TEXT)
+    far = {"slope": SLOPE, "question": QUESTION, "part": PART}
+    return far.get(name.partition(" ")[0], TEXT)
 
 
 def _bounded(predicted: float) -> float:

@@ -65,6 +65,8 @@ class Measured:
     """The challenger's."""
     shares: Mapping[str, float]
     """Which part of the incumbent's time each of its layers takes."""
+    gone: Sequence[str] = ()
+    """Layers of the incumbent that the challenger has not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,6 +233,7 @@ def by_layer(
     return Measured(
         layers, _times(first, changed, second, new),
         _times(first, everything[0], second, everything[1]), theirs.questions, shares,
+        sorted({*ours.scopes} - {*theirs.scopes}),
     )
 
 

@@ -3,9 +3,10 @@
 A round changes one answer of every layer that is worth it, builds the network with all of them and
 times it beside the incumbent: each layer is judged by its own kernels, in the place where they run.
 What is faster is built and timed once more before it becomes part of the incumbent. Answers that
-change a graph (implementations, layouts, chains) are tried one at a time, and judged by all kernels
-that changed. In the end the whole network must be faster than the untuned one in a process that has
-seen neither, else nothing is kept.
+change a graph (implementations, layouts, chains) have rounds of their own; one that makes its layer
+another is tried alone, and judged by all kernels that changed. The caches that everything is cut
+for come first, where nobody is sure of them. In the end the whole network must be faster than the
+untuned one in a process that has seen neither, else nothing is kept.
 """
 
 import math
@@ -14,6 +15,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
+from sterna.schedule.caches import MACHINE
 from sterna.tune.correction import Correction, Expected
 from sterna.tune.database import Trial
 from sterna.tune.measure import Measured, Times
@@ -27,8 +29,6 @@ LEAST_GAIN = 0.01
 LEAST_SHARE = 0.002
 # What a rule of thumb is taken to cost for each candidate that it prefers to another.
 BY_RANK = 0.02
-# Every so many rounds one tries an answer that changes the graph.
-GRAPH_EVERY = 3
 # How often a candidate is looked at that seems faster and is not known to be.
 LOOKS = 5
 # A second look: how many standard errors below no gain.
@@ -107,6 +107,8 @@ class Search:
     incumbent: dict[str, str] = field(default_factory=dict)
     correction: Correction = field(default_factory=Correction)
     tried: set[tuple[str, str]] = field(default_factory=set)
+    alone: set[tuple[str, str]] = field(default_factory=set)
+    """What changes more than its layer, and is tried without others."""
     looks: dict[tuple[str, str], list[Comparison]] = field(default_factory=dict)
     """At candidates of which it is not known yet whether they are faster."""
     ratios: dict[str, float] = field(default_factory=dict)
@@ -160,7 +162,7 @@ class Search:
         """How far each layer is that was tried, the greatest first."""
         ratios: dict[str, float] = {}
         for question, ratio in self.ratios.items():
-            scope = question.rpartition("/")[0]
+            scope = _scope(question)
             ratios[scope] = ratios.get(scope, 1.0) * ratio
         return {
             scope: LayerProgress(share, self.trials[scope], ratios.get(scope, 1.0))
@@ -190,16 +192,28 @@ class Search:
     # ---- one round ----
 
     def _round(self, now: Measured, offered: list[Candidate]) -> tuple[list[Trial], Measured]:
-        graph = [each for each in offered if each.question in now.questions.graph]
-        local = [each for each in offered if each.question not in now.questions.graph]
-        if graph and (self.rounds % GRAPH_EVERY == 0 or not local):
-            by_gain = sorted(graph, key=lambda each: each.gain, reverse=True)
-            chosen = [[each] for each in by_gain[: self.worker.width]]
-        else:
-            chosen = _best_of_layers(local, self.worker.width)
-        trials = self._try(chosen)
+        trials = self._try(self._promising(now, offered))
         won = _fastest(trials)
         return trials, self._confirm(won, now) if won else now
+
+    def _promising(self, now: Measured, offered: list[Candidate]) -> list[list[Candidate]]:
+        """The groups of a round: what all layers depend on first, then what promises most.
+
+        Answers that change the graph are a round of their own, and those whose layer became
+        another are tried one at a time.
+        """
+        of_all = [each for each in offered
+                  if _scope(each.question) == MACHINE and each.gain >= LEAST_GAIN]
+        alone = [each for each in offered if (each.question, each.answer) in self.alone]
+        graph = [each for each in offered if each.question in now.questions.graph
+                 and each not in alone and _scope(each.question) != MACHINE]
+        local = [each for each in offered if each.question not in now.questions.graph]
+        singles = sorted(of_all or alone, key=lambda each: each.gain, reverse=True)
+        kinds = [[[each] for each in singles[: self.worker.width]],
+                 _best_of_layers(local, self.worker.width),
+                 _best_of_layers(graph, self.worker.width)]
+        gains = [sum(each.gain for each in groups[0]) if groups else 0.0 for groups in kinds]
+        return kinds[0 if of_all else gains.index(max(gains))]
 
     def _try(self, groups: list[list[Candidate]]) -> list[Trial]:
         """Groups of candidates at once; where one fails, halves of it, down to what is bad."""
@@ -224,8 +238,13 @@ class Search:
 
     def _judged(self, candidate: Candidate, found: Measured, alone: bool) -> Trial:
         self._count(candidate.question)
-        scope = candidate.question.rpartition("/")[0]
+        scope = _scope(candidate.question)
         times = found.changed if alone else found.layers.get(scope, found.changed)
+        if not alone and scope not in found.layers and scope in found.gone:
+            key = (candidate.question, candidate.answer)
+            self.alone.add(key)
+            self.tried.discard(key)
+            return _trial(candidate, None, Verdict.OPEN, "its layer became another")
         if (not alone and scope not in found.layers) or not any(times.challenger):
             return _trial(candidate, None, Verdict.NOT_FASTER, "it made no difference")
         seen = compare(times.incumbent, times.challenger)
@@ -253,19 +272,22 @@ class Search:
             return now
         kept = {}
         for question, answer in won.items():
-            scope = question.rpartition("/")[0]
+            scope = _scope(question)
             seen = by_most([each.layers.get(scope, each.changed) for each in found])
             if seen.log_ratio + CONFIRMED * seen.error < 0:
                 kept[question] = answer
                 self.ratios[question] = seen.ratio * self.ratios.get(question, 1.0)
             else:
                 self._look_again((question, answer), seen)
-        if not kept:
+        total = by_most([each.total for each in found])
+        beside = any(question in now.questions.graph for question in kept) and total.ratio >= 1
+        if not kept or beside:  # what layers gain, others may lose where the graph changes
             return now
+        self.tried |= {(q, taken) for q in kept if (taken := now.questions.taken.get(q))}
         self.incumbent |= kept
         self.looks = {}  # they were beside another incumbent
         if len(kept) == len(won):
-            self.log_ratio += by_most([each.total for each in found]).log_ratio
+            self.log_ratio += total.log_ratio
         try:
             return self._measure(self.incumbent)
         except TrialError:
@@ -279,11 +301,10 @@ class Search:
         offers = now.questions.kernels | now.questions.graph
         open_ones: list[tuple[str, str, float]] = []
         for question, offered in offers.items():
-            scope = question.rpartition("/")[0]
+            scope = _scope(question)
             if self.only is not None and scope not in self.only:
                 continue
-            is_small = now.shares.get(scope, 0.0) < LEAST_SHARE
-            if is_small or self.trials.get(scope, 0) >= self.budget.trials:
+            if _share(scope, now) < LEAST_SHARE or self.trials.get(scope, 0) >= self.budget.trials:
                 continue
             open_ones += [
                 (question, answer, predicted)
@@ -292,7 +313,7 @@ class Search:
             ]
         expected = self.correction.expected_of(open_ones)
         return [
-            Candidate(*each, expects, now.shares[each[0].rpartition("/")[0]])
+            Candidate(*each, expects, _share(_scope(each[0]), now))
             for each, expects in zip(open_ones, expected, strict=True)
         ]
 
@@ -300,7 +321,7 @@ class Search:
         self.correction.note(question, answer, predicted, seen.log_ratio, seen.error)
 
     def _count(self, question: str) -> None:
-        scope = question.rpartition("/")[0]
+        scope = _scope(question)
         self.trials[scope] = self.trials.get(scope, 0) + 1
 
     def _measure(self, answers: Mapping[str, str]) -> Measured:
@@ -315,11 +336,21 @@ class Search:
         return Request(dict(self.incumbent), challenger, self.budget.round_seconds)
 
 
+def _scope(question: str) -> str:
+    """What a question was asked for."""
+    return question.rpartition("/")[0]
+
+
+def _share(scope: str, now: Measured) -> float:
+    """The part of the network's time that answers of a scope could change."""
+    return 1.0 if scope == MACHINE else now.shares.get(scope, 0.0)
+
+
 def _best_of_layers(candidates: list[Candidate], width: int = 1) -> list[list[Candidate]]:
     """The most promising candidates of each layer: groups with one of each, the best first."""
     by_layer: dict[str, list[Candidate]] = {}
     for each in sorted(candidates, key=lambda each: each.gain, reverse=True):
-        by_layer.setdefault(each.question.rpartition("/")[0], []).append(each)
+        by_layer.setdefault(_scope(each.question), []).append(each)
     groups = [[of[place] for of in by_layer.values() if place < len(of)] for place in range(width)]
     return [group for group in groups if group]
 
@@ -328,7 +359,7 @@ def _fastest(trials: list[Trial]) -> dict[str, str]:
     """What was found faster; one answer of each layer, as they were timed one by one."""
     won: dict[str, Trial] = {}
     for trial in trials:
-        scope = trial.question.rpartition("/")[0]
+        scope = _scope(trial.question)
         if trial.outcome == Verdict.FASTER.value and trial.log_ratio is not None:
             best = won.get(scope)
             if best is None or best.log_ratio is None or trial.log_ratio < best.log_ratio:

@@ -17,6 +17,7 @@ from sterna.relay.expr import Constant, RelayExpr, Tuple, const
 from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call, find
+from sterna.schedule.caches import with_caches
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
@@ -161,7 +162,7 @@ def _padding(made: Contraction, lanes: int, target: Any) -> int:
 
     In cycles: of the tiles' steps, and where channels are cut off of another kernel that copies.
     """
-    processor, columns = processor_of(target), made.outputs // made.groups
+    processor, columns = with_caches(processor_of(target)), made.outputs // made.groups
     depth = made.depth if made.depth > UNROLLED_CHANNELS or made.groups > 1 else 1
 
     def cycles(padded: int) -> float:
