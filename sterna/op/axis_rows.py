@@ -3,10 +3,11 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import ExprLike
+from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import Dim
 from sterna.op.indexing import INT32, INT64, unravel
 from sterna.schedule.loops import PARALLEL_ELEMENTS
@@ -95,12 +96,12 @@ class AxisRows:
             across = self.lie_side_by_side
             line = ib.let("line", number % self.count if across else number // parts)
             part = ib.let("part", number // self.count if across else number % parts)
-            around = unravel(line, self.others)
+            yield line, part, partial(self.at, line)
 
-            def at(place: ExprLike) -> tuple[ExprLike, ...]:
-                return (*around[: self.axis], place, *around[self.axis :])
-
-            yield line, part, at
+    def at(self, line: Expr, place: ExprLike) -> tuple[ExprLike, ...]:
+        """The indices of a place in a row, whose number is given."""
+        around = unravel(line, self.others)
+        return (*around[: self.axis], place, *around[self.axis :])
 
     @property
     def is_static(self) -> bool:

@@ -19,6 +19,7 @@ from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import at_least, axis_of, of_kind, size_of, tensor
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.statements import statements, variable
+from sterna.op.thread_sort import SHORTEST_BY_THREADS, Positions, each
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr, TupleGetItem
@@ -102,6 +103,41 @@ def _compute_argwhere(attrs: ArgWhereAttrs, out: Type, condition: Tensor) -> Any
     return made if isinstance(out, TupleType) else made[0]
 
 
+def _argwhere_by_threads(attrs: ArgWhereAttrs, out: Type, condition: Tensor) -> Any:
+    """The same by a prefix sum: how many are set in front of each says where it goes."""
+    shape = dims_of(condition)
+    count = product(shape)
+    if not isinstance(count, int) or count < SHORTEST_BY_THREADS:
+        return None
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        found = outs[0]
+        before = Positions(ib, count)
+
+        def is_set(place: Expr) -> Expr:
+            return _is_set(ins[0][tuple(unravel(place, shape))])
+
+        before.mark(is_set)
+        with each(ib, count, before.kind) as k:
+            row = ib.let("row", before[k])
+            wanted = is_set(k)
+            if len(outs) == 1:
+                wanted = build.logical_and(wanted, row < found.shape[0])
+            with ib.if_scope(wanted):
+                for d, index in enumerate(unravel(k, shape)):
+                    found[row, d] = build.cast(attrs.dtype, index)
+            if len(outs) > 1 and attrs.filled:
+                with ib.if_scope(k >= before.total):
+                    for d in range(len(shape)):
+                        found[k, d] = build.const(0, attrs.dtype)
+        for number in outs[1:]:
+            with each(ib, 1, before.kind) as one:
+                number[one] = build.cast(attrs.dtype, before.total)
+
+    made = statements(out, [condition], fill, "T_argwhere")
+    return made if isinstance(out, TupleType) else made[0]
+
+
 def _is_set(value: Expr) -> Expr:
     return value if value.dtype.is_bool else build.not_equal(value, build.const(0, value.dtype))
 
@@ -125,6 +161,7 @@ _WHERE_CASES = [
     Case((np.array([np.nan, -0.0, 1e-30]),)),
     Case((((4,), "int8"),)),
     Case((np.array(True),)),
+    Case((((7, 11), "bool"),)),
 ]
 
 register(OpRecord(
@@ -133,6 +170,7 @@ register(OpRecord(
     attrs=ArgWhereAttrs,
     infer=_infer_argwhere(padded=False),
     compute=_compute_argwhere,
+    compute_by_threads=_argwhere_by_threads,
     reference=_reference_argwhere,
     pattern=OPAQUE,
     measured=lambda attrs, args: trimmed(
@@ -148,6 +186,7 @@ register(OpRecord(
     attrs=ArgWhereAttrs,
     infer=_infer_argwhere(padded=True),
     compute=_compute_argwhere,
+    compute_by_threads=_argwhere_by_threads,
     reference=_reference_argwhere_padded,
     num_outputs=2,
     pattern=OPAQUE,
@@ -211,6 +250,42 @@ def _compute_compress(attrs: CompressAttrs, out: Type, data: Tensor, condition: 
     return made if isinstance(out, TupleType) else made[0]
 
 
+def _compress_by_threads(attrs: CompressAttrs, out: Type, data: Tensor, condition: Tensor) -> Any:
+    """The same by a prefix sum over the condition."""
+    shape, (count,) = dims_of(data), dims_of(condition)
+    axis = None if attrs.axis is None else axis_of(attrs.axis, data.ndim)
+    rest = [] if axis is None else [*shape[:axis], *shape[axis + 1 :]]
+    size = product(rest)
+    if not isinstance(count, int) or not isinstance(size, int) or size == 0:
+        return None
+    if count < SHORTEST_BY_THREADS:
+        return None
+
+    def along(place: Expr, element: Expr) -> tuple[Expr, ...]:
+        around = unravel(element, rest)
+        return (place,) if axis is None else (*around[:axis], place, *around[axis:])
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source, flags, kept = ins[0], ins[1], outs[0]
+        before = Positions(ib, count)
+        before.mark(lambda place: flags[place])
+        with each(ib, count * size, index_type(count * size)) as number:
+            k, e = ib.let("k", number // size), ib.let("e", number % size)
+            to = ib.let("place", before[k])
+            place = tuple(unravel(k, shape)) if axis is None else along(k, e)
+            with ib.if_scope(build.logical_and(flags[k], to < kept.shape[axis or 0])):
+                kept[along(to, e)] = source[place]
+            if len(outs) > 1 and attrs.filled:
+                with ib.if_scope(k >= before.total):
+                    kept[along(k, e)] = build.const(0, kept.dtype)
+        for number_of in outs[1:]:
+            with each(ib, 1, before.kind) as one:
+                number_of[one] = build.cast("int32", before.total)
+
+    made = statements(out, [data, condition], fill, "T_compress")
+    return made if isinstance(out, TupleType) else made[0]
+
+
 def _reference_compress(attrs: CompressAttrs, data: Array, condition: Array) -> Array:
     made: Array = np.compress(condition, data, axis=attrs.axis)
     return made
@@ -231,6 +306,8 @@ _COMPRESS_CASES = [
     Case(((2, 3), _SELECTED)),
     Case((((2, 4, 2), "int8"), _SELECTED), {"axis": 1}),
     Case(((2, 3), _SELECTED), {"axis": -1}),
+    Case(((2, 70), ((70,), "bool")), {"axis": 1}),
+    Case(((5, 20), ((80,), "bool"))),
 ]
 
 register(OpRecord(
@@ -239,6 +316,7 @@ register(OpRecord(
     attrs=CompressAttrs,
     infer=_infer_compress(padded=False),
     compute=_compute_compress,
+    compute_by_threads=_compress_by_threads,
     reference=_reference_compress,
     pattern=OPAQUE,
     measured=lambda attrs, args: trimmed(
@@ -254,6 +332,7 @@ register(OpRecord(
     attrs=CompressAttrs,
     infer=_infer_compress(padded=True),
     compute=_compute_compress,
+    compute_by_threads=_compress_by_threads,
     reference=_reference_compress_padded,
     num_outputs=2,
     pattern=OPAQUE,

@@ -16,6 +16,7 @@ from sterna.op.indexing import as_dims, dims_of
 from sterna.op.ordering import key_type, order_along
 from sterna.op.radix_sort import first_of_line, order_key, order_key_type
 from sterna.op.statements import statements, variable
+from sterna.op.thread_sort import KeyedLines
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -25,8 +26,8 @@ from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
-# Pairs of elements that threads compare at most; longer rows are sorted one after the other.
-MOST_COMPARED = 1 << 31
+# Threads compare each element of a row with all others if there are no more than so many.
+LONGEST_RANKED = 256
 
 
 @attributes
@@ -112,17 +113,31 @@ def _ranked(
     attrs: SortAttrs | ArgsortAttrs | TopKAttrs, out: Type, data: Tensor, wanted: Sequence[str],
     name: str,
 ) -> list[Tensor] | None:
-    """The same by threads: each counts what comes before one element, and puts it there."""
+    """The same by threads: each counts what comes before one element, and puts it there.
+
+    Long rows are merged, so that an element is compared with few others.
+    """
     rows = AxisRows(dims_of(data), axis_of(attrs.axis, data.ndim))
     length = rows.length
     if not rows.is_static or not isinstance(length, int):
         return None
-    if rows.count * length**2 > MOST_COMPARED:
-        return None
     held = key_type(data.dtype)
     key = order_key_type(held)
 
-    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+    def merge(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        count = as_dims(outs[0].shape)[rows.axis]
+        assert isinstance(count, int)
+        lines = KeyedLines(ib, key, rows.count, length)
+        lines.fill(lambda line, place: order_key(
+            build.cast(held, ins[0][rows.at(line, place)]), attrs.is_ascend))
+        begin = lines.sort()
+        with rows.each_part(ib, count) as (line, k, at):
+            place = ib.let("place", lines.places[begin + line * length + k])
+            for result, what in zip(outs, wanted, strict=True):
+                found = ins[0][at(place)] if what == "values" else place
+                result[at(k)] = build.cast(result.dtype, found)
+
+    def rank(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         count = as_dims(outs[0].shape)[rows.axis]
         keys = ib.allocate(key, (rows.count * length,), name="keys")
         with rows.each_part(ib, length) as (line, place, at):
@@ -130,18 +145,18 @@ def _ranked(
             keys[line * length + place] = order_key(value, attrs.is_ascend)
         with rows.each_part(ib, length) as (line, place, at):
             own = ib.let("own", keys[line * length + place])
-            rank = variable(ib, index_type(length), "rank", 0)
+            smaller = variable(ib, index_type(length), "smaller", 0)
             with ib.for_range(0, length, name="other", dtype=str(place.dtype)) as other:
                 found = ib.let("found", keys[line * length + other])
                 first = build.logical_or(
                     found < own, build.logical_and(found.equal(own), other < place))
-                rank.set(rank.get() + build.select(first, 1, 0))
-            with ib.if_scope(rank.get() < count):
+                smaller.set(smaller.get() + build.select(first, 1, 0))
+            with ib.if_scope(smaller.get() < count):
                 for result, what in zip(outs, wanted, strict=True):
                     made = ins[0][at(place)] if what == "values" else place
-                    result[at(rank.get())] = build.cast(result.dtype, made)
+                    result[at(smaller.get())] = build.cast(result.dtype, made)
 
-    return statements(out, [data], fill, name)
+    return statements(out, [data], rank if length <= LONGEST_RANKED else merge, name)
 
 
 def _infer_sort(attrs: SortAttrs, data: Type) -> TensorType:
@@ -279,6 +294,7 @@ _TOPK_CASES = [
     Case((((5, 3), "int32"),), {"k": 2, "axis": 0, "ret_type": "indices", "dtype": "int64"}),
     Case((((2, 3), "int8"),), {"k": 0}),
     Case((((2, 1030), "int16"),), {"k": 17}),
+    Case((((300, 2), "int8"),), {"k": 290, "axis": 0}),
 ]
 
 register(OpRecord(

@@ -13,6 +13,7 @@ from sterna.op.indexing import dims_of, unravel
 from sterna.op.ordering import key_type, less, merge_sort, ranks
 from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
+from sterna.op.thread_sort import SHORTEST_BY_THREADS, KeyedLines, Positions, each
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
@@ -160,6 +161,65 @@ def _compute(attrs: UniqueAttrs, out: TupleType, data: Tensor) -> list[Tensor]:
     return statements(out, [data], fill, "T_unique")
 
 
+def _by_threads(attrs: UniqueAttrs, out: TupleType, data: Tensor) -> list[Tensor] | None:
+    """The same by threads, of elements: sorted by merging, and groups counted by prefix sums.
+
+    The sort keeps equals in their order, so that a group begins with its first occurrence.
+    """
+    slices = _Slices(data, attrs.axis)
+    count = slices.count
+    if slices.axis is not None or not isinstance(count, int) or count < SHORTEST_BY_THREADS:
+        return None
+    key = key_type(data.dtype)
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source, (values, firsts, inverse, number) = ins[0], outs[:4]
+        lines = KeyedLines(ib, order_key_type(key), 1, count)
+        kind, zero = lines.kind, build.const(0)
+
+        def element(place: Expr) -> Expr:
+            return source[slices.source(place, zero)]
+
+        lines.fill(lambda _, place: order_key(build.cast(key, element(place)), ascending=True))
+        begin = lines.sort()
+
+        def is_head(k: Expr) -> Expr:
+            """Whether the element that comes k-th differs from the one before."""
+            at = begin + build.maximum(k, 1)
+            differs = build.not_equal(lines.keys[at - 1], lines.keys[at])
+            return build.logical_or(k.equal(0), differs)
+
+        heads = Positions(ib, count)
+        heads.mark(is_head)
+        starts = ib.allocate(kind, (count + 1,), name="starts")
+        is_first = ib.allocate("bool", (count,), name="is_first")
+        with each(ib, count, kind) as k:
+            for result in (values, firsts, *outs[4:]):
+                with ib.if_scope(k >= heads.total):
+                    result[k] = build.const(0, result.dtype)
+            is_first[lines.places[begin + k]] = is_head(k)
+            with ib.if_scope(is_head(k)):
+                starts[heads[k]] = k
+        with each(ib, 1, kind) as one:
+            number[one] = build.cast(attrs.dtype, heads.total)
+            starts[heads.total] = build.const(count, kind)
+        seen = Positions(ib, count)
+        if not attrs.is_sorted:
+            seen.mark(lambda place: is_first[place])
+        with each(ib, count, kind) as k:
+            group = ib.let("group", heads[k + 1] - 1)
+            first = ib.let("first", lines.places[begin + starts[group]])
+            at = ib.let("at", group if attrs.is_sorted else seen[first])
+            inverse[lines.places[begin + k]] = build.cast(attrs.dtype, at)
+            with ib.if_scope(starts[group].equal(k)):
+                firsts[at] = build.cast(attrs.dtype, first)
+                values[at] = element(first)
+                for counts in outs[4:]:
+                    counts[at] = build.cast(attrs.dtype, starts[group + 1] - k)
+
+    return statements(out, [data], fill, "T_unique")
+
+
 def _reference(attrs: UniqueAttrs, data: Array) -> list[Array]:
     rows = data.reshape(-1, 1)
     if attrs.axis is not None:
@@ -198,6 +258,7 @@ register(OpRecord(
     attrs=UniqueAttrs,
     infer=_infer,
     compute=_compute,
+    compute_by_threads=_by_threads,
     reference=_reference,
     num_outputs=lambda attrs: 5 if attrs.return_counts else 4,
     pattern=OPAQUE,
@@ -209,6 +270,8 @@ register(OpRecord(
         Case((_ROWS[[2, 0, 2, 1]],), {"axis": 0, "is_sorted": False}),
         Case((((9,), "bool"),)),
         Case(((0,),), {"return_counts": True}),
+        Case((((10, 15), "int8"),), {"return_counts": True}),
+        Case((((90,), "int16"),), {"return_counts": True, "is_sorted": False}),
     ],
     doc="The different elements, in order or as they first occur, or different slices along axis.\n"
         "Gives them, the place where each first occurs, for every element which one it is, and how "

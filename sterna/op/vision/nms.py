@@ -16,7 +16,9 @@ from sterna.op.ordering import order_along
 from sterna.op.quantization import is_single
 from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
+from sterna.op.thread_sort import KeyedLines, Positions, each
 from sterna.op.vision.boxes import KeptBoxes, box_area, shared_part
+from sterna.op.vision.thread_suppression import KeptByThreads, Suppression
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -144,6 +146,71 @@ def _compute(
     return statements(out, [boxes, scores, *limits], fill, "T_nms")
 
 
+def _by_threads(
+    attrs: AllClassNmsAttrs, out: TupleType, boxes: Tensor, scores: Tensor, *limits: Tensor
+) -> list[Tensor] | None:
+    """The same by threads: all lists are sorted together, and a block goes through each."""
+    images, classes, count = (build.int_value(dim) for dim in dims_of(scores))
+    if not images or not classes or not count:
+        return None
+    lists, room = images * classes, attrs.rows_per_class(count)
+    if not room:
+        return None
+    key = order_key_type(FLOAT32)
+    last = build.const((1 << FLOAT32.bits) - 1, key)
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        places, known = ins[:2]
+        rows, total_rows = outs
+        most, overlap, least = (limit[tuple([0] * len(limit.shape))] for limit in ins[2:])
+        lines = KeyedLines(ib, key, lists, count)
+        counts = Positions(ib, lists * count)
+
+        def score(number: Expr) -> Expr:
+            one, k = number // count, number % count
+            return build.cast(FLOAT32, known[one // classes, one % classes, k])
+
+        def is_good(number: Expr) -> Expr:
+            return score(number) > build.cast(FLOAT32, least)
+
+        counts.mark(is_good)
+        lines.fill(lambda one, k: build.select(
+            is_good(one * count + k), order_key(score(one * count + k), ascending=False), last))
+        begin = lines.sort()
+
+        def box_at(one: Expr, k: Expr) -> list[Expr]:
+            place = ib.let("place", lines.places[begin + one * count + k])
+            read = [build.cast(FLOAT32, places[one // classes, place, i]) for i in range(4)]
+            edges = _corners(attrs, read, build.minimum, build.maximum)
+            box = [ib.let(f"edge{i}", edge) for i, edge in enumerate(edges)]
+            return [*box, ib.let("area", box_area(box))]
+
+        kept = KeptByThreads(ib, Suppression(
+            lists, room, 5, lambda one: counts[(one + 1) * count] - counts[one * count], box_at,
+            lambda one, k, number: build.logical_or(
+                most < 0, build.cast(INT64, number) < build.cast(INT64, most)),
+            lambda mine, other: shared_part(ib, mine, other) > build.cast(FLOAT32, overlap),
+        ))
+        starts = Positions(ib, lists)
+        with each(ib, lists, starts.kind) as one:
+            starts.sums[one] = build.cast(starts.kind, kept.numbers[one])
+        starts.add_up()
+        with each(ib, lists * room, kept.kind) as number:
+            one, k = ib.let("list", number // room), ib.let("k", number % room)
+            with ib.if_scope(number >= starts.total):
+                for column in range(3):
+                    rows[number, column] = build.const(0, attrs.dtype)
+            with ib.if_scope(k < kept.numbers[one]):
+                row = ib.let("row", starts[one] + k)
+                place = lines.places[begin + one * count + kept.ranks[number]]
+                for column, value in enumerate((one // classes, one % classes, place)):
+                    rows[row, column] = build.cast(attrs.dtype, value)
+        with each(ib, 1, kept.kind) as first:
+            total_rows[first] = build.cast(attrs.dtype, starts.total)
+
+    return statements(out, [boxes, scores, *limits], fill, "T_nms")
+
+
 def _reference(
     attrs: AllClassNmsAttrs, boxes: Array, scores: Array, most: Array, *thresholds: Array
 ) -> list[Array]:
@@ -219,6 +286,7 @@ register(OpRecord(
     attrs=AllClassNmsAttrs,
     infer=_infer,
     compute=_compute,
+    compute_by_threads=_by_threads,
     reference=_reference,
     builder=_all_class_nms,
     num_outputs=2,

@@ -5,6 +5,7 @@ class. Rows without a detection are filled with -1.
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,10 @@ from sterna.op.indexing import INT32, as_index, dims_of, within
 from sterna.op.ordering import order_along
 from sterna.op.radix_sort import KeyedPlaces, order_key, order_key_type
 from sterna.op.statements import statements, variable
+from sterna.op.thread_sort import SHORTEST_BY_THREADS, KeyedLines, Positions, each
 from sterna.op.vision.boxes import KeptBoxes, box_area, shared_part
 from sterna.op.vision.nms import overlap
+from sterna.op.vision.thread_suppression import KeptByThreads, Suppression
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -85,6 +88,47 @@ def _compute_counts(attrs: ValidCountsAttrs, out: TupleType, data: Tensor) -> li
     return statements(out, [data], fill, "T_valid_counts")
 
 
+def _counts_by_threads(
+    attrs: ValidCountsAttrs, out: TupleType, data: Tensor
+) -> list[Tensor] | None:
+    """The same by a prefix sum over the rows of all images."""
+    shape = dims_of(data)
+    images, count, width = (build.int_value(dim) for dim in shape)
+    if images is None or count is None or width is None:
+        return None
+    if images * count < SHORTEST_BY_THREADS or not width:
+        return None
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source, (counts, rows, places) = ins[0], outs
+        before = Positions(ib, images * count)
+
+        def is_good(n: Expr, k: Expr) -> Expr:
+            good = source[n, k, attrs.score_index] > build.const(attrs.score_threshold, FLOAT32)
+            if attrs.id_index < 0:
+                return good
+            return build.logical_and(good, source[n, k, attrs.id_index] >= 0.0)
+
+        before.mark(lambda place: is_good(place // count, place % count))
+        with each(ib, images, before.kind, "n") as n:
+            counts[n] = build.cast(INT32, before[(n + 1) * count] - before[n * count])
+        with each(ib, images * count * width, index_type(images * count * width)) as number:
+            n = ib.let("n", number // (count * width))
+            k, e = ib.let("k", number // width % count), ib.let("e", number % width)
+            first = ib.let("first", before[n * count])
+            with ib.if_scope(is_good(n, k)):
+                to = ib.let("to", before[n * count + k] - first)
+                rows[n, to, e] = source[n, k, e]
+                with ib.if_scope(e.equal(0)):
+                    places[n, to] = build.cast(INT32, k)
+            with ib.if_scope(k >= before[(n + 1) * count] - first):
+                rows[n, k, e] = build.const(-1.0, FLOAT32)
+                with ib.if_scope(e.equal(0)):
+                    places[n, k] = build.const(-1)
+
+    return statements(out, [data], fill, "T_valid_counts")
+
+
 def _reference_counts(attrs: ValidCountsAttrs, data: Array) -> list[Array]:
     rows, places = np.full_like(data, -1), np.full(data.shape[:2], -1, "int32")
     counts = np.zeros(len(data), "int32")
@@ -111,6 +155,7 @@ register(OpRecord(
     attrs=ValidCountsAttrs,
     infer=_infer_counts,
     compute=_compute_counts,
+    compute_by_threads=_counts_by_threads,
     reference=_reference_counts,
     num_outputs=3,
     pattern=OPAQUE,
@@ -118,6 +163,7 @@ register(OpRecord(
     cases=[
         Case((_ROWS,), {"score_threshold": 0.45}),
         Case(((2, 5, 5),), {"score_threshold": 0.0, "id_index": -1, "score_index": 0}),
+        Case(((2, 40, 5),), {"score_threshold": 0.0}),
     ],
     doc="The rows whose score is above score_threshold, and whose class is not negative, in front: "
         "their number in each image, the rows, and where they stood.",
@@ -168,18 +214,6 @@ def _compute_nms(
         good = KeyedPlaces(ib, order_key_type(FLOAT32), count, "score")
         kept = KeptBoxes(ib, count, 6 if by_class else 5)
 
-        def box(n: Expr, row: Expr) -> list[Expr]:
-            read = [source[n, row, attrs.coord_start + i] for i in range(4)]
-            ends = [build.minimum(read[0], read[2]), build.minimum(read[1], read[3]),
-                    build.maximum(read[0], read[2]), build.maximum(read[1], read[3])]
-            edges = [ib.let(f"mine{i}", end) for i, end in enumerate(ends)]
-            label = [ib.let("label", source[n, row, attrs.id_index])] if by_class else []
-            return [*edges, ib.let("area", box_area(edges)), *label]
-
-        def drops(mine: Sequence[Expr], other: Sequence[Expr]) -> Expr:
-            too_much = shared_part(ib, mine, other) >= build.const(attrs.iou_threshold, FLOAT32)
-            return build.logical_and(too_much, mine[5].equal(other[5])) if by_class else too_much
-
         with ib.for_range(0, images, name="n") as n:
             valid = build.cast(kind, within(as_index(numbers[n]), build.as_expr(count) + 1))
             valid = ib.let("valid", valid)
@@ -191,7 +225,7 @@ def _compute_nms(
             _clear(ib, outs, n, count, width, attrs)
             with ib.for_range(0, looked, name="k") as k:
                 own = ib.let("own", good.places[begin + k])
-                mine = box(n, own)
+                mine = _box(ib, attrs, source, n, own)
                 wanted = build.const(True)
                 if attrs.id_index >= 0:
                     wanted = source[n, own, attrs.id_index] >= 0.0
@@ -199,7 +233,7 @@ def _compute_nms(
                     wanted = build.logical_and(wanted, kept.number.get() < attrs.max_output_size)
                 with (
                     ib.if_scope(wanted),
-                    ib.if_scope(kept.none_drops(lambda other: drops(mine, other))),
+                    ib.if_scope(kept.none_drops(lambda other: _drops(ib, attrs, mine, other))),
                 ):
                     packed = attrs.return_indices or attrs.invalid_to_bottom
                     at = ib.let("at", kept.number.get() if packed else build.cast(kind, k))
@@ -216,15 +250,104 @@ def _compute_nms(
     return made if attrs.return_indices else made[0]
 
 
+def _nms_by_threads(
+    attrs: NmsAttrs, out: Type, data: Tensor, valid_count: Tensor, indices: Tensor
+) -> Any:
+    """The same by threads: the rows of all images are sorted, and a block goes through each."""
+    images, count, width = (build.int_value(dim) for dim in dims_of(data))
+    if not images or not count or width is None:
+        return None
+    by_class = attrs.id_index >= 0 and not attrs.force_suppress
+    last = build.const((1 << FLOAT32.bits) - 1, order_key_type(FLOAT32))
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        source, numbers, places = ins
+        lines = KeyedLines(ib, order_key_type(FLOAT32), images, count)
+
+        def valid(n: Expr) -> Expr:
+            return build.cast(lines.kind, within(as_index(numbers[n]), count + 1))
+
+        lines.fill(lambda n, k: build.select(
+            k < valid(n), order_key(source[n, k, attrs.score_index], ascending=False), last))
+        begin = lines.sort()
+
+        def row_at(n: Expr, k: Expr) -> Expr:
+            return lines.places[begin + n * count + k]
+
+        def looked(n: Expr) -> Expr:
+            return valid(n) if attrs.top_k < 0 else build.minimum(valid(n), attrs.top_k)
+
+        def is_wanted(n: Expr, k: Expr, kept: Expr) -> Expr:
+            wanted = build.const(True)
+            if attrs.id_index >= 0:
+                row = row_at(n, build.minimum(k, count - 1))
+                wanted = source[n, row, attrs.id_index] >= 0.0
+            return wanted if attrs.max_output_size <= 0 else build.logical_and(
+                wanted, kept < attrs.max_output_size)
+
+        kept = KeptByThreads(ib, Suppression(
+            images, count, 6 if by_class else 5, looked,
+            lambda n, k: _box(ib, attrs, source, n, ib.let("row", row_at(n, k))),
+            is_wanted, partial(_drops, ib, attrs),
+        ))
+        packed = attrs.return_indices or attrs.invalid_to_bottom
+        with each(ib, images * count, lines.kind) as number:
+            n, k = ib.let("n", number // count), ib.let("k", number % count)
+            _clear_row(ib, outs, n, k, width, attrs)
+        with each(ib, images * count, lines.kind) as number:
+            n, k = ib.let("n", number // count), ib.let("k", number % count)
+            with ib.if_scope(k < kept.numbers[n]):
+                rank = ib.let("rank", kept.ranks[number])
+                row = ib.let("row", row_at(n, rank))
+                at = k if packed else rank
+                if attrs.return_indices:
+                    outs[0][n, at] = build.cast(INT32, places[n, row])
+                else:
+                    with ib.for_range(0, width, name="e") as e:
+                        outs[0][n, at, e] = source[n, row, e]
+        if attrs.return_indices:
+            with each(ib, images, lines.kind) as n:
+                outs[1][n, 0] = build.cast(INT32, kept.numbers[n])
+
+    made = statements(out, [data, valid_count, indices], fill, "T_nms")
+    return made if attrs.return_indices else made[0]
+
+
+def _box(
+    ib: IRBuilder, attrs: NmsAttrs, source: BufferVar, n: Expr, row: Expr
+) -> list[Expr]:
+    """Both starts and both ends of a row's box, its area and, if classes count, its class."""
+    read = [source[n, row, attrs.coord_start + i] for i in range(4)]
+    ends = [build.minimum(read[0], read[2]), build.minimum(read[1], read[3]),
+            build.maximum(read[0], read[2]), build.maximum(read[1], read[3])]
+    edges = [ib.let(f"mine{i}", end) for i, end in enumerate(ends)]
+    by_class = attrs.id_index >= 0 and not attrs.force_suppress
+    label = [ib.let("label", source[n, row, attrs.id_index])] if by_class else []
+    return [*edges, ib.let("area", box_area(edges)), *label]
+
+
+def _drops(ib: IRBuilder, attrs: NmsAttrs, mine: Sequence[Expr], other: Sequence[Expr]) -> Expr:
+    """Whether a box is dropped for a better one."""
+    too_much = shared_part(ib, mine, other) >= build.const(attrs.iou_threshold, FLOAT32)
+    by_class = attrs.id_index >= 0 and not attrs.force_suppress
+    return build.logical_and(too_much, mine[5].equal(other[5])) if by_class else too_much
+
+
 def _clear(
     ib: IRBuilder, outs: list[BufferVar], n: Expr, count: Dim, width: Dim, attrs: NmsAttrs
 ) -> None:
     with ib.for_range(0, count, name="k") as k:
-        if attrs.return_indices:
-            outs[0][n, k] = build.const(-1)
-            return
-        with ib.for_range(0, width, name="e") as e:
-            outs[0][n, k, e] = build.const(-1.0, "float32")
+        _clear_row(ib, outs, n, k, width, attrs)
+
+
+def _clear_row(
+    ib: IRBuilder, outs: list[BufferVar], n: Expr, k: Expr, width: Dim, attrs: NmsAttrs
+) -> None:
+    if attrs.return_indices:
+        outs[0][n, k] = build.const(-1)
+        return
+    with ib.for_range(0, width, name="e") as e:
+        outs[0][n, k, e] = build.const(-1.0, FLOAT32)
 
 
 def _reference_nms(attrs: NmsAttrs, data: Array, valid_count: Array, indices: Array) -> Any:
@@ -286,6 +409,7 @@ register(OpRecord(
     attrs=NmsAttrs,
     infer=_infer_nms,
     compute=_compute_nms,
+    compute_by_threads=_nms_by_threads,
     reference=_reference_nms,
     builder=_non_max_suppression,
     pattern=OPAQUE,
