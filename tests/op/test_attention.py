@@ -207,9 +207,8 @@ def test_values_are_packed_where_many_queries_read_them(queries: int, way: str) 
     params = [relay.var(n, shape=s) for n, s in zip("qkv", shapes, strict=True)]
     given = [np.random.default_rng(i).standard_normal(s).astype("float32")
              for i, s in enumerate(shapes)]
-    main = relay.transform.FuseOps(2)(
-        tvm.IRModule.from_expr(relay.Function(params, call("nn.attention", *params, scale=0.2)))
-    )["main"]
+    func = relay.Function(tuple(params), call("nn.attention", *params, scale=0.2))
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(func))["main"]
     lowered = lower_kernel(main.body.op, "kernel", Processor(128, 32))
     assert str(lowered.decisions["values"]).startswith(way)
     out = tvm.nd.empty(shapes[0])
