@@ -5,9 +5,9 @@
 A network becomes firmware by `sterna micro`, and runs once under `-icount shift=0`: one instruction
 takes a nanosecond of QEMU's time, of which a timer counts so many a tick as its clock says.
 Instructions, not cycles: QEMU knows no wait states and no stalls. Needs qemu-system-arm and
-arm-none-eabi-gcc. Boards are mps2_an386 (Cortex-M4), mps3_an547 (M55), mps2_an385 (M3), microbit
-(M0, 16 KB of RAM) and rv32, which is none: there the network runs in QEMU's user mode, built by
-ziglang.
+arm-none-eabi-gcc. Boards are mps2_an386 (Cortex-M4), mps3_an547 (M55), mps2_an385 (M3), mps2_an382
+(M0), microbit (M0, 16 KB of RAM) and rv32, which is none: there the network runs in QEMU's user
+mode, built by ziglang.
 """
 
 import json
@@ -42,6 +42,8 @@ class Meter:
 # A 1.4th of what CMSIS-NN takes on the layers of each network, by gcc -O3; on a Cortex-M55 all.
 METERS = {
     "microbit": Meter("Cortex-M0", "microbit", 62.5, {}, "timer0"),
+    # QEMU has no such machine; a Cortex-M3 takes a Cortex-M0's instructions one for one.
+    "mps2_an382": Meter("Cortex-M0", "mps2-an385", 40, {}),
     "mps2_an385": Meter("Cortex-M3", "mps2-an385", 40, {}),
     "mps2_an386": Meter("Cortex-M4", "mps2-an386", 40,
                         {"kws": 2.4, "resnet8": 1.26, "vww": 2.0, "ad01": 1.62}),
