@@ -12,6 +12,7 @@ import argparse
 import os
 import tempfile
 from pathlib import Path
+from statistics import geometric_mean
 
 from rows import Row, show_rows
 from tuning_te import te_rows
@@ -24,8 +25,8 @@ from sterna.tune import Budget, Outcome, TuningDatabase, tune
 NATIVE = "llvm -mcpu=native"
 # Its caches are others than this machine's, as of a processor that the tables do not know.
 UNKNOWN = f"{NATIVE} -l1_cache_size_bytes=4096 -l2_cache_size_bytes=16384"
-# What a network gains at the least: nothing may be lost.
-LEAST = 1.0
+# What a network gains at the least: nothing may be lost. And what several gain together.
+LEAST, TOGETHER, TOGETHER_UNKNOWN = 1.0, 1.05, 1.15
 
 
 def tuned(
@@ -46,8 +47,17 @@ def row_of(path: Path, found: Outcome) -> Row:
     return Row(f"{path.stem}, untuned over tuned", 1 / found.ratio, "x", LEAST, False, told)
 
 
+def together(rows: list[Row], is_unknown: bool) -> list[Row]:
+    """The geometric mean of what several networks gained."""
+    if len(rows) < 2:
+        return []
+    mean = geometric_mean([row.value for row in rows])
+    aim = TOGETHER_UNKNOWN if is_unknown else TOGETHER
+    return [Row("geometric mean, untuned over tuned", mean, "x", aim, False, "")]
+
+
 def main() -> int:
-    """Tune every model that was named; 1 if one became slower."""
+    """Tune every model that was named; 1 if one became slower, or all gained too little."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--te", action="store_true")
@@ -65,6 +75,7 @@ def main() -> int:
         row_of(path, tuned(path, options.minutes, options.trials, target, options.threads))
         for path in options.models
     ]
+    rows += together(rows, options.unknown)
     rows += te_rows(options.trials, target) if options.te else []
     return show_rows("Tuning", rows, options.markdown)
 

@@ -35,6 +35,7 @@ from sterna.schedule.winograd_plan import (
     matrices,
     restore_weights,
     transform_weights,
+    winograd_plans,
 )
 from sterna.support.dtype import DataType
 from tests.op.harness import reference
@@ -287,6 +288,17 @@ def test_threads_find_enough_pieces_of_work() -> None:
     assert split(28, 128, 128, threads=2) == "blocks"
     # all weights for each of few tiles cost more than transforms that another core made
     assert split(14, 256, 256, threads=2) == "positions"
+
+
+def test_blocks_of_other_sizes_are_offered_to_tuners_alone(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = windows_of_3(56, 64, 64)
+    offered = winograd_plans(made, 8, ALONE)
+    monkeypatch.setattr("sterna.schedule.winograd_plan.ROOMS", (1.0,))
+    plain = winograd_plans(made, 8, ALONE)
+    assert len(offered) > 2 * len(plain) and {*plain} < {*offered}
+    assert min(offered, key=lambda plan: plan.cycles) == min(plain, key=lambda plan: plan.cycles)
 
 
 def test_the_choice_is_explained() -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase
+from sterna.tune.measure import Measured, Times
+from sterna.tune.network import Questions
 from sterna.tune.search import Search
 from sterna.tune.tuner import search_network
 from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
@@ -107,3 +109,34 @@ def test_records_of_other_networks_are_left_alone(tmp_path: Path) -> None:
     outcome = search_network(worker, TARGET, database, Budget(trials=2))
     assert outcome.answers == {} and outcome.ratio == 1.0
     assert database.answers(TARGET) == {"another layer/tile": "4 x 8"}
+
+
+CACHES, PLAN, TILE = "machine/caches", "a layer/implementation", "a layer/tile"
+
+
+def found_of(gone: tuple[str, ...] = ()) -> Measured:
+    """A network of one layer, whose caches nobody is sure of."""
+    kernels = {TILE: {"4 x 16": 1.0, "8 x 8": 1.1}}
+    graph = {PLAN: {"direct": 1.0, "im2col": 1.1},
+             CACHES: {"4 + 16 KiB": 0.0, "64 + 512 KiB": 1.0}}
+    taken = {TILE: "4 x 16", PLAN: "direct", CACHES: "4 + 16 KiB"}
+    times = Times([1.0] * 8, [1.0] * 8)
+    return Measured({}, times, times, Questions(taken, kernels, graph), {"a layer": 0.5}, gone)
+
+
+def test_what_all_layers_depend_on_is_tried_first() -> None:
+    search = Search(network())
+    (first,), = search._promising(found_of(), search._candidates(found_of()))
+    assert (first.question, first.answer, first.share) == (CACHES, "64 + 512 KiB", 1.0)
+    search.tried.add((CACHES, "64 + 512 KiB"))
+    (second,), = search._promising(found_of(), search._candidates(found_of()))
+    assert second.question in (TILE, PLAN)
+
+
+def test_an_answer_that_makes_its_layer_another_is_tried_alone() -> None:
+    search = Search(network())
+    search.tried |= {(CACHES, "64 + 512 KiB"), (TILE, "8 x 8")}
+    plan, = search._candidates(found_of())
+    trial = search._judged(plan, found_of(gone=("a layer",)), alone=False)
+    assert (trial.outcome, trial.reason) == ("open", "its layer became another")
+    assert search._promising(found_of(), search._candidates(found_of())) == [[plan]]
