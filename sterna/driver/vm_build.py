@@ -63,11 +63,6 @@ def compile(
     prefix = f"tvmgen_{mod_name}"
     kernels = _kernels_of(blocks, prefix)
     graphs = [_ordered(make_graph(block, kernels, symbolic=True)) for block in blocks]
-    if on_gpu and any(map(is_open, graphs)):
-        raise ValueError(
-            f"dimensions that only a run tells are for processors, not for {wanted.kind.name}; "
-            "compile the program for shapes that are known"
-        )
     needed = {n: f for n, f in kernels.functions.items() if not is_view(f)}
     shares: dict[str, Any] = {}
     for graph in () if on_gpu else graphs:

@@ -33,6 +33,7 @@ from sterna.tir.stmt import (
     Stmt,
     seq,
 )
+from sterna.tir.threads import ON_HOST
 
 INT64, UINT8 = DataType("int64"), DataType("uint8")
 MOST_ELEMENTS = 2**31 - 1
@@ -219,7 +220,8 @@ class _Maker:
         declared = (*(each.declared for each in self.inputs), vector)
         params = (*(b.data for b in declared), *self.symbols)
         buffers = (*declared, *[None] * len(self.symbols))
-        return PrimFunc(name, params, buffers, seq(*checks, *self._sizes(), *stores))
+        body = seq(*checks, *self._sizes(), *stores)
+        return PrimFunc(name, params, buffers, body, {ON_HOST: (vector.name,)})
 
     def _sizes(self) -> list[Stmt]:
         """Kernels count elements in 32 bits."""

@@ -28,7 +28,7 @@ from sterna.target.target import Target
 from sterna.tir.effects import calls
 from sterna.tir.passes.split_host_device import dynamic_bytes, launch_of, split_host_device
 from sterna.tir.stmt import Allocate, AssertStmt, LetStmt, PrimFunc, Stmt, seq
-from sterna.tir.threads import DYNAMIC, PLAIN, is_shared
+from sterna.tir.threads import DYNAMIC, ON_HOST, PLAIN, is_shared
 from sterna.tir.wanted_array import WantedArray
 
 
@@ -95,11 +95,13 @@ class GPUGenerator(KernelCodeGenerator):
         alignment = max([self.alignment, *wanted])
         for function in functions:
             if function.attrs.get("packed"):
-                checks = _DeviceChecks(target.kind.device_type, alignment)
+                on_cpu = function.attrs.get(ON_HOST, ())
+                checks = _DeviceChecks(target.kind.device_type, alignment, on_cpu)
                 on_host.append(function.with_body(checks.rewrite(function.body)))
                 continue
-            if function.attrs.get("external") or calls(function.body, "try_call"):
-                on_host.append(function)  # it only calls functions that launch kernels
+            only_calls = function.attrs.get("external") or calls(function.body, "try_call")
+            if only_calls or ON_HOST in function.attrs:
+                on_host.append(function)  # it launches no kernel itself
                 continue
             own, made = self._split_one(function, target)
             plain, other = function.attrs.get(PLAIN), plain_of(target)
@@ -146,16 +148,20 @@ def _kernel_generator(host: Target) -> KernelCodeGenerator:
 class _DeviceChecks(Rewriter):
     """A packed function takes arrays of a device, whose addresses are as kernels need them."""
 
-    def __init__(self, device_type: int, alignment: int) -> None:
+    def __init__(self, device_type: int, alignment: int, on_host: Sequence[str]) -> None:
         self.device_type = device_type
         self.alignment = alignment
+        self.on_host = on_host
         self.signature = ""
 
     def visit_Call(self, call: Call) -> Expr:
         if call.op != "check_array":
             kept: Expr = self.rewrite_children(call)
             return kept
-        wanted = replace(WantedArray.of(call), device_type=self.device_type)
+        wanted = WantedArray.of(call)
+        if wanted.name in self.on_host:
+            return call
+        wanted = replace(wanted, device_type=self.device_type)
         self.signature = wanted.signature
         number = build.int_value(call.args[1])
         assert number is not None, "arguments are checked by their numbers"
@@ -164,11 +170,11 @@ class _DeviceChecks(Rewriter):
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
         value = let.value
         is_address = isinstance(value, Call) and value.op == "tensor_data"
-        if not is_address or self.alignment == 1:
+        name = let.var.name.removesuffix(".data")
+        if not is_address or self.alignment == 1 or name in self.on_host:
             kept: Stmt = self.rewrite_children(let)
             return kept
         rest = Call(DataType("int64"), "reinterpret", (let.var,)) & (self.alignment - 1)
-        name = let.var.name.removesuffix(".data")
         check = AssertStmt(
             rest.equal(0), "ValueError", f"{self.signature}: the address of argument {name} must "
             f"be a multiple of {self.alignment} bytes, and the array is part of another one that "

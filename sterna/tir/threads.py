@@ -22,6 +22,10 @@ BEGINS_EARLY = "begins_early"
 """A kernel's attribute: a launch may start it before the kernel in front of it has ended, for which
 its code waits before it touches memory."""
 
+ON_HOST = "on_host"
+"""A function's attribute: it runs on the host as it is, and arrays of these names lie there. Of
+others, which lie on a device, it asks the shapes alone."""
+
 PLAIN = "plain"
 """A function's attribute: the same for GPUs that cannot run its kernels."""
 

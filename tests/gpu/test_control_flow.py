@@ -120,8 +120,19 @@ def test_models_whose_results_data_decide(tmp_path: Path) -> None:
     )
 
 
-def test_open_dimensions_are_for_processors() -> None:
-    x = relay.var("x", shape=(relay.Any(), 4))
-    module = tvm.IRModule.from_expr(relay.Function((x,), relay.exp(x)))
-    with pytest.raises(ValueError, match="that only a run tells are for processors, not for open"):
-        relay.vm.compile(module, "opencl")
+def test_open_dimensions_are_told_at_the_launch() -> None:
+    """One program for all sizes: the host computes grids, memory and results' shapes."""
+    x = relay.var("x", shape=(relay.Any("rows"), 8))
+    weight = np.random.default_rng(0).standard_normal((6, 8)).astype("float32")
+    made = relay.nn.softmax(relay.nn.dense(x, relay.const(weight)))
+    results = relay.Tuple((made, relay.sum(made, axis=0)))
+    module = tvm.IRModule.from_expr(relay.Function((x,), results))
+    machine = VirtualMachine(relay.vm.compile(module, "opencl"), tvm.opencl())
+    for rows in (1, 5, 33, 0):
+        given = np.random.default_rng(rows).standard_normal((rows, 8)).astype("float32")
+        exponents = np.exp(given @ weight.T)
+        wanted = exponents / exponents.sum(1, keepdims=True)
+        found, sums = machine.invoke("main", given)
+        assert found.device == tvm.opencl()
+        np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(sums.numpy(), wanted.sum(0), rtol=1e-5, atol=1e-6)

@@ -15,6 +15,7 @@ from sterna.tir.stmt import (
     Stmt,
     seq,
 )
+from sterna.tir.threads import ON_HOST
 from sterna.tir.wanted_array import WantedArray
 
 INT64 = DataType("int64")
@@ -88,7 +89,8 @@ class _Wrapper:
         body: Stmt = Evaluate(Call(INT32, "try_call", tuple(values)))
         body = self.join(body)
         handles = (Var("self", HANDLE), self.args, count, Var("ret", HANDLE))
-        return PrimFunc(self.func.name, handles, (None,) * 4, body, {"packed": True})
+        kept = {key: value for key, value in self.func.attrs.items() if key == ON_HOST}
+        return PrimFunc(self.func.name, handles, (None,) * 4, body, {"packed": True, **kept})
 
     def join(self, last: Stmt) -> Stmt:
         body = last
