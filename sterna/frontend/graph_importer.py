@@ -154,15 +154,12 @@ class GraphImporter:
         except ValueError as error:
             text = str(error)
             names_it = text.startswith("node '")
-            if isinstance(error, UndecidedError):
-                if names_it:
-                    raise
-                raise UndecidedError(f"{node}: {text}") from error
-            if any(_is_open(self.values.get(name)) for name in node.reads):
-                raise UndecidedError(f"{node}: {text}") from error
-            if names_it:
+            is_open = any(_is_open(self.values.get(name)) for name in node.reads)
+            is_undecided = is_open or isinstance(error, UndecidedError)
+            if names_it and is_undecided == isinstance(error, UndecidedError):
                 raise
-            raise ValueError(f"{node}: {text}") from error
+            kind = UndecidedError if is_undecided else ValueError
+            raise kind(text if names_it else f"{node}: {text}") from error
         except InternalError:
             raise
         except Exception as error:

@@ -3,7 +3,7 @@
 A converter is a function from a Node to an expression, or to one per output.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -20,6 +20,8 @@ from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 
 Result = RelayExpr | Sequence[RelayExpr | None]
+# An extent that is not known, as in the shape of a reshape.
+OPEN = -1
 
 
 @dataclass(slots=True)
@@ -167,6 +169,21 @@ class Node:
                 "give the inputs' shapes by shape={name: (...)}"
             )
         return tuple(int(extent) for extent in kind.concrete_shape)
+
+    def open_shape(self, place: int = 0) -> tuple[int, ...]:
+        """The shape of an operand, -1 for each extent that is not known."""
+        return tuple(d if isinstance(d, int) else OPEN for d in type_of(self[place]).shape)
+
+    def extents(self, axes: Iterable[int], place: int = 0) -> tuple[int, ...]:
+        """The extents of some axes of an operand, which must be known; others may be open."""
+        return self.extents_of(self[place], axes)
+
+    def extents_of(self, expr: RelayExpr, axes: Iterable[int]) -> tuple[int, ...]:
+        """The extents of some axes of an expression, which must be known; others may be open."""
+        shape = type_of(expr).shape
+        found = [shape[axis] for axis in axes]
+        known = tuple(extent for extent in found if isinstance(extent, int))
+        return known if len(known) == len(found) else self.shape_of(expr)
 
     def __str__(self) -> str:
         return f"node '{self.name}' ({self.kind})"

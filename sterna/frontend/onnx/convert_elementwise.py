@@ -247,13 +247,14 @@ def prelu(node: Node) -> RelayExpr:
 
 @converter("Constant")
 def known_tensor(node: Node) -> RelayExpr:
-    if "value" in node.attrs:
-        return constant(node.attrs["value"])
+    for name in ("value", "sparse_value"):
+        if name in node.attrs:
+            return constant(node.attrs[name])
     for name, dtype in (("value_float", "float32"), ("value_floats", "float32"),
                         ("value_int", "int64"), ("value_ints", "int64")):
         if name in node.attrs:
             return constant(np.asarray(node.attrs[name], dtype))
-    raise ValueError("a constant of numbers has a value, value_float(s) or value_int(s)")
+    raise ValueError("a constant of numbers has (sparse_)value, value_float(s) or value_int(s)")
 
 
 @converter("EyeLike")

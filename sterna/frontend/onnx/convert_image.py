@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 
 from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of, reshape
+from sterna.frontend.node import OPEN
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import LAYOUT
 from sterna.relay.arrays import numpy_dtype
@@ -35,7 +36,8 @@ def upsample(node: Node) -> RelayExpr:
     scales = node.attr("scales") if node.opset < 9 else node.array(1, "scales").tolist()
     if scales is None:
         scales = [1.0, 1.0, node.attr("height_scale"), node.attr("width_scale")]
-    changes = [_Axis(math.floor(e * s), s) for e, s in zip(node.shape(), scales, strict=True)]
+    changes = [_Axis(_scaled(node, e, s), s)
+               for e, s in zip(node.open_shape(), scales, strict=True)]
     attrs = {"method": _method(node), "rounding_method": "floor",
              "coordinate_transformation_mode": "asymmetric"}
     return _resized(node, changes, attrs)
@@ -60,6 +62,13 @@ def resize(node: Node) -> RelayExpr:
     return _resized(node, _changes(node), attrs)
 
 
+def _scaled(node: Node, extent: int, scale: float) -> int:
+    """The extent of the result; one that is not known may only stay as it is."""
+    if extent == OPEN:
+        return OPEN if scale == 1 else math.floor(node.shape()[0] * scale)
+    return math.floor(extent * scale)
+
+
 def _method(node: Node) -> str:
     mode = node.attr("mode", "nearest")
     if mode not in _METHOD:
@@ -69,7 +78,7 @@ def _method(node: Node) -> str:
 
 def _changes(node: Node) -> list[_Axis]:
     """What scales, sizes and the region of interest say about all axes."""
-    shape = node.shape()
+    shape = node.open_shape()
     made = [_Axis(extent) for extent in shape]
     axes = axes_below(node.attr("axes"), len(shape))
     if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
@@ -81,9 +90,10 @@ def _changes(node: Node) -> list[_Axis]:
     if node.has(2) and node.shape(2) != (0,):
         for axis, scale in zip(axes, node.array(2, "scales").reshape(-1), strict=True):
             made[axis].scale = float(scale)
-            made[axis].extent = math.floor(shape[axis] * float(scale))
+            made[axis].extent = _scaled(node, shape[axis], float(scale))
         return made
     sizes = dict(zip(axes, node.ints(3, "sizes"), strict=True))
+    node.extents(sizes)
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     if policy not in ("stretch", "not_larger", "not_smaller"):
         raise ValueError(
@@ -101,7 +111,7 @@ def _changes(node: Node) -> list[_Axis]:
 
 def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayExpr:
     """Data with the axes resized that change; if not all at once, then one after the other."""
-    data, shape = node[0], list(node.shape())
+    data, shape = node[0], list(node.open_shape())
     rank = len(shape)
     whole = (0.0, 1.0)
     moved = [
@@ -110,6 +120,8 @@ def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayEx
     ]
     if not moved:
         return data
+    is_reshaped = "exclude_outside" not in attrs and shape.count(OPEN) == 1 and 0 not in shape
+    node.extents(range(min(moved) if is_reshaped else 0, rank))
     own = dtype_of(data)
     rounds = attrs["method"] != "nearest_neighbor" and not own.startswith(("float", "bfloat"))
     exact = "float32" if own in ("bool", "int8", "uint8", "int16", "uint16") else "float64"
@@ -151,10 +163,12 @@ def _stretched(
     order = [*rest, *axes]
     in_place = order == list(range(rank))
     moved = data if in_place else call("transpose", data, tuple(order))
-    flat = reshape(moved, (1, math.prod(shape[a] for a in rest), *(shape[a] for a in axes)))
+    others = [shape[a] for a in rest]
+    planes = OPEN if OPEN in others else math.prod(others)
+    flat = reshape(moved, (1, planes, *(shape[a] for a in axes)))
     made = call(f"image.resize{count}d", flat, layout=LAYOUT[count],
                 **_options(axes, shape, changes, attrs))
-    sizes = (*(shape[a] for a in rest), *(changes[a].extent for a in axes))
+    sizes = (*others, *(changes[a].extent for a in axes))
     made = reshape(made, sizes)
     return made if in_place else call("transpose", made, tuple(order.index(a) for a in range(rank)))
 

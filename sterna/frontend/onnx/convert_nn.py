@@ -17,7 +17,7 @@ from sterna.frontend.calls import (
     reshape,
     type_of,
 )
-from sterna.frontend.node import Result
+from sterna.frontend.node import OPEN, Result
 from sterna.frontend.onnx.host_nodes import TEXT
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import (
@@ -68,19 +68,20 @@ def conv_transpose(node: Node) -> RelayExpr:
     _, per_group, *kernel = node.shape(1)
     expect_kernel(node, kernel)
     strides, dilations = numbers(node, "strides", rank), numbers(node, "dilations", rank)
+    spatial = range(2, rank + 2)
     more = tuple(node.attr("output_padding") or (0,) * rank)
     reach = [(size - 1) * dilation + 1 for size, dilation in zip(kernel, dilations, strict=True)]
     wanted = node.attr("output_shape")
     mode = node.attr("auto_pad", "NOTSET") or "NOTSET"
     if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
-        wanted = [e * s for e, s in zip(node.shape()[2:], strides, strict=True)]
+        wanted = [e * s for e, s in zip(node.extents(spatial), strides, strict=True)]
     if wanted is None:
         pads = padding(node, kernel)
     else:
         whole = [
             (extent - 1) * stride + size + extra
             for extent, stride, size, extra in zip(
-                node.shape()[2:], strides, reach, more, strict=True
+                node.extents(spatial), strides, reach, more, strict=True
             )
         ]
         total = [full - want for full, want in zip(whole, wanted[-rank:], strict=True)]
@@ -231,7 +232,7 @@ def normalised(
     epsilon: float,
 ) -> RelayExpr:
     """Layer normalisation; scale and bias broadcast to the axes that are normalised."""
-    wanted = node.shape_of(data)[axes[0] :]
+    wanted = node.extents_of(data, axes)
     given = [like(0, data) if bias is None else bias, scale]
     beta, gamma = (_spread(cast(part, dtype_of(data)), wanted) for part in given)
     axis = axes[0] if len(axes) == 1 else axes
@@ -245,7 +246,7 @@ def _spread(part: RelayExpr, wanted: tuple[int, ...]) -> RelayExpr:
 @converter("GroupNormalization")
 def group_norm(node: Node) -> RelayExpr:
     data, groups = node[0], node.attr("num_groups")
-    channels = node.shape()[1]
+    (channels,) = node.extents([1])
     scale, bias = node[1], node[2]
     if node.opset < 21:  # a factor for each group
         scale, bias = (call("repeat", p, channels // groups, axis=0) for p in (scale, bias))
@@ -258,7 +259,7 @@ def rms_norm(node: Node) -> RelayExpr:
     data = node[0]
     rank = rank_of(data)
     axes = tuple(range(axis_below(node.attr("axis", -1), rank), rank))
-    scale = _spread(cast(node[1], dtype_of(data)), node.shape()[axes[0] :])
+    scale = _spread(cast(node[1], dtype_of(data)), node.extents(axes))
     axis = axes[0] if len(axes) == 1 else axes
     return call("nn.rms_norm", data, scale, axis=axis, epsilon=node.attr("epsilon", 1e-5))
 
@@ -296,10 +297,15 @@ def softmax_of_rows(node: Node) -> RelayExpr:
     axis = axis_below(node.attr("axis", 1), rank)
     if axis == rank - 1:
         return call(_SOFTMAX[node.kind], data, axis=axis)
-    extents = node.shape()
-    if all(extent == 1 for extent in extents[axis + 1 :]):
+    row = node.extents(range(axis, rank))
+    if all(extent == 1 for extent in row[1:]):
         return call(_SOFTMAX[node.kind], data, axis=axis)
-    rows = reshape(data, (math.prod(extents[:axis]), math.prod(extents[axis:])))
+    extents = node.open_shape()
+    is_open = extents.count(OPEN) == 1 and 0 not in extents
+    if not is_open:
+        extents = node.shape()
+    count = OPEN if is_open else math.prod(extents[:axis])
+    rows = reshape(data, (count, math.prod(row)))
     return reshape(call(_SOFTMAX[node.kind], rows, axis=1), extents)
 
 
@@ -341,9 +347,8 @@ def dropout(node: Node) -> Result:
     ratio = float(node.number(1, "ratio")) if training and node.has(1) else 0.5
     if training and ratio != 0:
         return _dropped(node, ratio)
-    kept = constant(True) if node.opset >= 10 else like(1, node[0])
-    mask = call("broadcast_to", kept, node.shape()) if node.wants(1) else None
-    return [node[0], mask]
+    kept = call("ones_like", node[0])
+    return [node[0], cast(kept, "bool" if node.opset >= 10 else dtype_of(node[0]))]
 
 
 @converter("NegativeLogLikelihoodLoss")

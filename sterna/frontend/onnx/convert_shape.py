@@ -17,6 +17,7 @@ from sterna.frontend.calls import (
     reshape,
     type_of,
 )
+from sterna.frontend.node import OPEN
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
@@ -67,10 +68,13 @@ def flatten(node: Node) -> RelayExpr:
     data, axis = node[0], node.attr("axis", 1)
     if axis == 1 and rank_of(data) > 1:
         return call("nn.batch_flatten", data)
-    extents = node.shape()
+    extents = node.open_shape()
     if axis != len(extents):
         axis = axis_below(axis, len(extents))
-    return reshape(data, (math.prod(extents[:axis]), math.prod(extents[axis:])))
+    sides = extents[:axis], extents[axis:]
+    if OPEN in extents and (0 in extents or all(OPEN in side for side in sides)):
+        extents = node.shape()  # says what is missing
+    return reshape(data, tuple(OPEN if OPEN in side else math.prod(side) for side in sides))
 
 
 @converter("Squeeze")

@@ -61,7 +61,7 @@ def padding(node: Node, kernel: Sequence[int]) -> tuple[int, ...]:
     total = [
         max(0, (-(-extent // stride) - 1) * stride + (size - 1) * dilation + 1 - extent)
         for extent, size, stride, dilation in zip(
-            node.shape()[2:], kernel, strides, dilations, strict=True
+            node.extents(range(2, rank + 2)), kernel, strides, dilations, strict=True
         )
     ]
     return shared(total, mode == "SAME_UPPER")
