@@ -169,9 +169,8 @@ def _tap(place: RelayExpr, extent: int, share: RelayExpr, rise: RelayExpr) -> Ta
     inside = call("logical_and", call("greater_equal", place, like(0, place)),
                   call("less_equal", place, like(extent - 1, place)))
     held = call("clip", place, 0.0, float(extent - 1))
-    zero = like(0, share)
-    wide = [call("add", each, call("multiply", zero, place)) for each in (share, rise)]
-    return cast(held, "int64"), inside, *wide
+    shape = shape_of(place)
+    return cast(held, "int64"), inside, expand(share, shape), expand(rise, shape)
 
 
 def _padded(

@@ -87,7 +87,9 @@ def while_loop_stacked(
         is_round, *own = states
         made = body_fn(*own, *additional)
         _expect_made(made)
-        kept = [If(is_round, new, old) for new, old in zip(made, own, strict=True)]
+        kept: list[RelayExpr] = [
+            If(is_round, new, old) for new, old in zip(made, own, strict=True)
+        ]
         more = call("logical_and", is_round, goes_on(kept))
         return Round(more, [is_round, *kept], kept)
 
