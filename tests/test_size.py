@@ -19,7 +19,7 @@ BUDGET = {
     "cli": 2870,
     "codegen": 13560,
     "contrib": 1810,
-    "driver": 3110,
+    "driver": 3160,
     "exec": 200,
     "frontend": 19500,
     "ir": 3630,

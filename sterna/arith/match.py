@@ -106,13 +106,15 @@ class Rule:
     when: Condition | None = None
     left: Pattern = field(init=False)
     right: Pattern = field(init=False)
+    named_kinds: frozenset[str] = field(init=False)
 
     def __post_init__(self) -> None:
         self.left, self.right = parse(self.pattern), parse(self.replacement)
+        self.named_kinds = frozenset(self.kinds.split())
 
     def accepts(self, dtype: DataType) -> bool:
         """Whether the rule holds for operands of a type."""
-        kinds = self.kinds.split()
+        kinds = self.named_kinds
         if "any" in kinds:
             return True
         if dtype.is_float:
@@ -143,11 +145,13 @@ def _match(
         return _match_leaf(pattern, expr, found, equal)
     if root_of(expr) != pattern.kind:
         return False
-    parts = expr.args if isinstance(expr, Call) else tuple(expr.children())
-    return len(parts) == len(pattern.parts) and all(
-        isinstance(part, Expr) and _match(inner, part, found, equal)
-        for inner, part in zip(pattern.parts, parts, strict=True)
-    )
+    parts = expr.args if isinstance(expr, Call) else expr.children()
+    if len(parts) != len(pattern.parts):
+        return False
+    for inner, part in zip(pattern.parts, parts, strict=True):
+        if not isinstance(part, Expr) or not _match(inner, part, found, equal):
+            return False
+    return True
 
 
 def _match_leaf(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from math import gcd, inf
 
-from sterna.arith.bounds import is_index, product
+from sterna.arith.bounds import is_index
 from sterna.arith.linear import (
     Mono,
     Sum,
@@ -58,7 +58,7 @@ class _Search:
 
     def __init__(self, state: State, facts: list[Sum]) -> None:
         self.state = state
-        self.facts = list(facts)
+        self.facts = [(fact, _leads(fact)) for fact in facts]
         self.steps = MAX_STEPS
         self.seen: set[int] = set()
         self.tried: set[tuple[int, SumKey]] = set()
@@ -83,7 +83,7 @@ class _Search:
         terms = [(mono, value) for mono, value in total.items() if mono]
         for mono, value in terms:
             least, most = state.mono_bound(mono)
-            if product(least if value > 0 else most, value) == -inf:
+            if (least if value > 0 else most) * value == -inf:
                 terms = [(mono, value)]
                 break
         for mono, value in terms:
@@ -112,7 +112,7 @@ class _Search:
 
     def facts_about(self, mono: Mono) -> list[Sum]:
         """Facts in which an atom of the product occurs."""
-        return [fact for fact in self.facts if any(part and part[0] in mono for part in fact)]
+        return [fact for fact, leads in self.facts if not leads.isdisjoint(mono)]
 
     def learn(self, total: Sum) -> None:
         """Add what the quotients, remainders, minima and maxima in a sum state."""
@@ -121,7 +121,8 @@ class _Search:
             for index in mono:
                 if index not in self.seen and atoms[index].operands:
                     self.seen.add(index)
-                    self.facts.extend(structural_facts(self.state, atoms[index]))
+                    learned = structural_facts(self.state, atoms[index])
+                    self.facts.extend([(fact, _leads(fact)) for fact in learned])
 
     def by_cases(self, total: Sum, mono: Mono, value: int, factor: int, depth: int) -> bool:
         """An atom that is one of its operands: whichever it is, the sum is at least 0."""
@@ -142,6 +143,11 @@ class _Search:
             if not self.prove(sum_of_case, factor, depth - 1):
                 return False
         return True
+
+
+def _leads(fact: Sum) -> frozenset[int]:
+    """The atoms that come first in the products of a sum."""
+    return frozenset([part[0] for part in fact if part])
 
 
 def structural_facts(state: State, atom: Atom) -> list[Sum]:

@@ -18,7 +18,6 @@ from sterna.arith.bounds import (
     mod_bound,
     mul_bound,
     or_bound,
-    product,
     shift_left_bound,
     shift_right_bound,
     square_bound,
@@ -187,12 +186,12 @@ class State:
                 high += value
                 continue
             least, most = self.mono_bound(mono)
-            if value > 0:
-                low += product(least, value)
-                high += product(most, value)
+            if value > 0:  # a coefficient is never 0, so that infinity times it is infinite
+                low += least * value
+                high += most * value
             else:
-                low += product(most, value)
-                high += product(least, value)
+                low += most * value
+                high += least * value
         return IntBound(low, high)
 
     def typed_bound(self, total: Sum, dtype: DataType) -> IntBound:

@@ -6,7 +6,7 @@ Texts are the values of the attributes pragma_import_c and pragma_import_llvm.
 from collections.abc import Iterable
 
 from sterna.ir.expr import Call, StringImm
-from sterna.ir.node import Node, post_order
+from sterna.ir.node import nodes_of
 from sterna.tir.stmt import AttrStmt, PrimFunc, statements_in
 
 _LANGUAGES = ("c", "llvm")
@@ -43,14 +43,11 @@ def _texts(func: PrimFunc) -> dict[str, list[str]]:
 
 def llvm_intrinsics(functions: Iterable[PrimFunc]) -> list[str]:
     """The names of LLVM's intrinsics that are called, each once."""
-    found: dict[str, None] = {}
-
-    def look(node: Node) -> None:
-        if isinstance(node, Call) and node.op.startswith("call_llvm_"):
-            name = node.args[0]
-            assert isinstance(name, StringImm)
-            found.setdefault(name.value)
-
+    found: set[str] = set()
     for func in functions:
-        post_order(func, look)
-    return list(found)
+        for call in nodes_of(func, Call):
+            if call.op.startswith("call_llvm_"):
+                name = call.args[0]
+                assert isinstance(name, StringImm)
+                found.add(name.value)
+    return sorted(found)

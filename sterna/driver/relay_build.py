@@ -21,6 +21,7 @@ from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Scope, deciding
 from sterna.support.classic import classic_names
+from sterna.support.collection import without_collection
 from sterna.support.progress import stage
 from sterna.target import Target, is_gpu, processor_of
 from sterna.target.compilation_config import CompilationConfig, make_compilation_config
@@ -76,7 +77,7 @@ def build(
             'the graph executor, Executor("graph")'
         )
     with workers_ahead(wanted, _calls_in(ir_mod)):
-        with stage("optimize the graph"), wanted, deciding("graph") as decided:
+        with without_collection(), stage("optimize the graph"), wanted, deciding("graph") as asked:
             mod, _ = optimize(ir_mod, config, params)
         prefix = f"tvmgen_{mod_name}"
         if options is not None:
@@ -84,7 +85,7 @@ def build(
             return build_aot(found.functions, found.graph, mod_name, wanted, options, mod)
         parts = compile_parts(mod, prefix, config)
     graph = parts.of.graph
-    notes = _with_decisions(parts.notes, parts.of.functions, decided)
+    notes = _with_decisions(parts.notes, parts.of.functions, asked)
     _note_workspaces(graph, notes)
     with stage("plan memory"):
         take_over = {name: note.take_over for name, note in notes.items()}

@@ -307,7 +307,7 @@ def _key(value: Any) -> Hashable:
         return id(value)
     if isinstance(value, Node):
         return type(value), *[_key(getattr(value, name)) for name in value.FIELDS]
-    return value if isinstance(value, Hashable) else id(value)
+    return id(value) if isinstance(value, dict) else value
 
 
 def _parts(value: Expr) -> list[Expr]:

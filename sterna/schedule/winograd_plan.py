@@ -163,6 +163,13 @@ class _Share:
     seen: float = 1.0
 
 
+@cache
+def _transform_costs(m: int, r: int) -> tuple[int, int]:
+    """What F(m, r) takes for a row of a tile's data, and of its result."""
+    of = matrices(m, r)
+    return linear_steps(of.data).cost, linear_steps(of.result).cost
+
+
 @dataclass(frozen=True, slots=True)
 class _Work:
     """A convolution by F(m, r), and what it runs on."""
@@ -239,9 +246,9 @@ class _Work:
         whole, rest = divmod(tiles, rows)
         steps = whole * space.step_cycles(rows, vectors)
         steps += space.step_cycles(rest, vectors) if rest else 0
-        of = matrices(self.m, made.window[0])
-        before = linear_steps(of.data).cost * 2 * size + 4 * size**2
-        after = linear_steps(of.result).cost * (size + self.m)
+        of_data, of_result = _transform_costs(self.m, made.window[0])
+        before = of_data * 2 * size + 4 * size**2
+        after = of_result * (size + self.m)
         after += size**2 + 2 * size * self.m + self.m**2
         sums = tiles / self.lanes
         return steps * made.inputs, sums * made.inputs * before, sums * made.outputs * after

@@ -10,10 +10,10 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.driver import compile_kernels as module
+from sterna.driver import workers_ahead
 from sterna.driver.compile_kernels import compile_kernels
 from sterna.driver.kernel import CompiledKernel, compile_kernel
 from sterna.driver.kernel_worker import Worker
-from sterna.driver.workers_ahead import workers_ahead, workers_ready
 from sterna.relay.expr import Function
 from sterna.support.cache import Cache
 from sterna.target import Target
@@ -104,10 +104,10 @@ def test_processes_that_were_started_ahead_compile(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2), raising=False)
     target = Target("llvm")
-    with workers_ahead(target, 100):
-        (worker,) = workers_ready()
+    with workers_ahead.workers_ahead(target, 100):
+        (worker,) = workers_ahead.workers_ready()
     assert worker.process.poll() is None  # whoever takes it ends it
-    with workers_ahead(target, 100), monkeypatch.context() as patch:
+    with workers_ahead.workers_ahead(target, 100), monkeypatch.context() as patch:
         patch.setattr(module, "workers_ready", lambda: [worker])
         patch.setattr(module, "helpers", lambda seconds: 0)
         got = compile_kernels(kernels(24), target)
@@ -119,11 +119,12 @@ def test_processes_that_nobody_needed_are_ended(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(2), raising=False)
     started: list[Worker] = []
     monkeypatch.setattr(Worker, "prepare", lambda worker, _: started.append(worker))
-    with pytest.raises(ZeroDivisionError), workers_ahead(Target("llvm"), 100):
+    with pytest.raises(ZeroDivisionError), workers_ahead.workers_ahead(Target("llvm"), 100):
         raise ZeroDivisionError
     assert [worker.process.poll() is not None for worker in started] == [True]
-    with workers_ahead(Target("llvm"), 10), workers_ahead(Target("c"), 1000):
-        assert len(started) == 1  # it would not pay, or cannot be
+    for target, calls in (("llvm", 10), ("c", 1000)):  # it would not pay, or cannot be
+        with workers_ahead.workers_ahead(Target(target), calls):
+            assert len(started) == 1
 
 
 @pytest.mark.parametrize("seconds, helpers", [(0.9, 0), (1.0, 1), (2.5, 2), (1e3, 7)])
@@ -131,7 +132,7 @@ def test_processes_start_when_they_pay(
     seconds: float, helpers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: range(8), raising=False)
-    assert module.helpers(seconds) == helpers
+    assert workers_ahead.helpers(seconds) == helpers
 
 
 def test_writers_of_one_entry_do_not_disturb_each_other(

@@ -106,17 +106,17 @@ class _Turn:
         """
         rows = self.loads[: len(self.loads) - self.vectors]
         end = len(self.sums) - 1
-        return [*(self._last_use(load, end) for load in rows), *[end] * self.vectors]
-
-    def _last_use(self, load: BufferStore, end: int) -> int:
-        held = _places(load.indices[0])
-        used = [
-            place
+        reads = [
+            (place, found.buffer, _places(found.indices[0]))
             for place, stmt in enumerate(self.sums)
             for found in _loads_in(stmt)
-            if found.buffer is load.buffer and _overlap(_places(found.indices[0]), held)
         ]
-        return max(used, default=end)
+        found = []
+        for load in rows:
+            held = _places(load.indices[0])
+            used = [p for p, b, read in reads if b is load.buffer and _overlap(read, held)]
+            found.append(max(used, default=end))
+        return [*found, *[end] * self.vectors]
 
 
 def _turn_of(loop: For) -> _Turn | None:

@@ -111,6 +111,8 @@ def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
         yield from ((part, inner) for part in conjuncts(stmt.args[0]))
     bound = stmt.var if isinstance(stmt, Let | LetStmt) else None
     for child in stmt.children():
+        if not child.CHILD_FIELDS:
+            continue
         for condition, loops in borders(child, inner):
             if bound is None or bound not in variables_in(condition):
                 yield condition, loops
