@@ -1,6 +1,11 @@
 """Makes the marks of sterna.testing work in this suite, and runs the whole of it on all cores."""
 
+import hypothesis
 import pytest
+
+# How long an example may take says more about the machine than about the code.
+hypothesis.settings.register_profile("suite", deadline=None)
+hypothesis.settings.load_profile("suite")
 
 pytest_plugins = ["sterna.testing.plugin", "tests.left_behind", "pytester"]
 

@@ -222,7 +222,7 @@ def test_an_index_that_differs_for_all_threads_is_seen() -> None:
     assert not is_one_to_one(i * 8 + j + other, spans)
 
 
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 @given(
     rows=st.integers(1, 9), columns=st.integers(1, 9), depth=st.integers(1, 9),
     part=st.integers(1, 5),

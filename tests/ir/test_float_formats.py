@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sterna.ir import build
@@ -113,7 +113,6 @@ def finite_numbers(name: str) -> list[Fraction]:
     return [Fraction(number) for number in numbers if math.isfinite(number)]
 
 
-@settings(deadline=None)
 @given(st.sampled_from(TINY), st.floats(allow_nan=False, allow_infinity=False))
 def test_the_nearest_number_is_found(name: str, value: float) -> None:
     """Against exact arithmetic."""
@@ -125,7 +124,6 @@ def test_the_nearest_number_is_found(name: str, value: float) -> None:
     assert abs(Fraction(found) - Fraction(value)) == nearest
 
 
-@settings(deadline=None)
 @given(st.integers(-(2**200), 2**200), st.sampled_from([*TINY, "float32"]))
 def test_integers_are_rounded_once(value: int, name: str) -> None:
     near = Fraction(exact_enough(value))

@@ -206,14 +206,14 @@ def test_requests_that_are_refused(line: bytes, code: ErrorCode) -> None:
     assert second == {"jsonrpc": "2.0", "id": 5, "result": None}
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.lists(st.binary(max_size=60)))
 def test_any_bytes_are_answered_or_end_the_server(lines: list[bytes]) -> None:
     sent = b"\n".join(lines)
     assert len(answer(sent)) == sent.count(b"\n")
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda more: st.lists(more, max_size=3) | st.dictionaries(st.sampled_from(WORDS), more),
@@ -223,7 +223,7 @@ def test_any_json_is_answered(value: Any) -> None:
     assert reply["jsonrpc"] == "2.0" and ("error" in reply) != ("result" in reply)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.binary(max_size=200))
 def test_any_bytes_for_a_reply_are_an_error(content: bytes) -> None:
     def serve(requests: Any, replies: Any) -> None:

@@ -57,7 +57,7 @@ def check(sizes: Sizes, edges: Edges, layout: Layout) -> None:
         assert all(a[1] <= b[1] for a, b in pairwise(path))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(graphs())
 def test_boxes_lie_apart_and_edges_lead_down(graph: tuple[Sizes, Edges]) -> None:
     check(*graph, lay_out_graph(*graph))

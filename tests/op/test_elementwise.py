@@ -111,7 +111,7 @@ def test_integers_divided_by_zero_and_minus_one() -> None:
         assert reference(name, least, np.array([0], "int32")) == 0
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(-40, 2**31 - 1))
 def test_powers_of_integers(base: int, exponent: int) -> None:
     if exponent >= 0:
@@ -122,7 +122,7 @@ def test_powers_of_integers(base: int, exponent: int) -> None:
     assert reference("power", np.array(base, "int32"), np.array(exponent, "int32")) == wanted
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(-(2**31), 2**31 - 1), st.integers(0, 2**31 - 1), st.integers(-31, 0))
 def test_fixed_point_products(x: int, multiplier: int, shift: int) -> None:
     exact = math.floor(x * multiplier / 2.0 ** (31 - shift) + 0.5) if abs(x) < 2**20 else (

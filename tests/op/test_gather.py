@@ -24,7 +24,7 @@ def ints(*shape: Dim) -> relay.Var:
     return relay.var("i", shape=shape, dtype="int64")
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6), st.integers(0, 2))
 def test_gather_and_scatter_are_pytorchs(torch: Any, seed: int, axis: int) -> None:
     rng = np.random.default_rng(seed)
@@ -41,7 +41,7 @@ def test_gather_and_scatter_are_pytorchs(torch: Any, seed: int, axis: int) -> No
         np.testing.assert_allclose(got, wanted)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 10**6))
 def test_pieces_by_several_indices(seed: int) -> None:
     """gather_nd and scatter_nd against loops over every index."""

@@ -38,7 +38,7 @@ def factorings(draw: st.DrawFn) -> tuple[list[int], list[int]]:
     return shape(), shape()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(factorings())
 def test_indices_of_reshaped_tensors(shapes: tuple[list[int], list[int]]) -> None:
     shape, source = shapes
@@ -89,7 +89,7 @@ def test_reshape_keeps_symbolic_dimensions() -> None:
 # ---- references ----
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.integers(0, 6), st.integers(-9, 9), st.integers(-9, 9),
        st.sampled_from([-3, -2, -1, 1, 2, 3]))
 def test_slices_are_pythons(dim: int, begin: int, end: int, stride: int) -> None:

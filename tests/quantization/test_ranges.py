@@ -17,7 +17,7 @@ NUMBERS = hnp.arrays(
 
 
 @given(st.lists(NUMBERS, min_size=1, max_size=4))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_histograms_count_everything(parts: list[Array]) -> None:
     made = Histogram()
     for part in parts:
@@ -35,7 +35,7 @@ def test_histograms_count_everything(parts: list[Array]) -> None:
 
 
 @given(NUMBERS, st.sampled_from(["uint8", "int8"]))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_schemes_are_off_by_half_a_step(numbers: Array, dtype: str) -> None:
     scheme = Affine.of_range(float(numbers.min()), float(numbers.max()), dtype)
     assert scheme.nearest(np.zeros(1, "float32"))[0] == 0

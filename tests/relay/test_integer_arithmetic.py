@@ -25,7 +25,7 @@ def number(value: object, dtype: str) -> relay.Expr:
     return relay.const(np.asarray(value, dtype))
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.data())
 def test_convolutions_are_exact_sums_rounded_once(data: st.DataObject) -> None:
     draw = data.draw

@@ -6,7 +6,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from sterna.ir.build import const
@@ -94,7 +94,6 @@ def layouts(draw: Any) -> str:
 
 
 @given(layouts(), layouts(), st.sampled_from(["float32", "int8", ml_dtypes.bfloat16]))
-@settings(deadline=None)
 def test_the_array_follows_the_indices(first: str, second: str, dtype: Any) -> None:
     way = bijective_layout(first, second)
     shape = TensorType(way.source.shape({"N": 2, "C": 24, "H": 3})).concrete_shape

@@ -83,7 +83,7 @@ def check(parts: Any, failed: int) -> None:
 
 
 @given(pieces=st.lists(st.binary(max_size=150), max_size=6))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_sha256_is_hashlibs(parts: Any, pieces: list[bytes]) -> None:
     state, out = ctypes.create_string_buffer(256), ctypes.create_string_buffer(32)
     parts.sha256_begin(state)
@@ -94,7 +94,7 @@ def test_sha256_is_hashlibs(parts: Any, pieces: list[bytes]) -> None:
 
 
 @given(key=st.binary(max_size=200), pieces=st.lists(st.binary(max_size=150), max_size=4))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_hmac_is_hmacs(parts: Any, key: bytes, pieces: list[bytes]) -> None:
     state, out = ctypes.create_string_buffer(512), ctypes.create_string_buffer(32)
     parts.hmac_begin(state, key, ctypes.c_size_t(len(key)))
@@ -218,7 +218,7 @@ def test_names_that_lead_elsewhere_are_refused(
 
 
 @given(name=st.text(alphabet="ab./\\", max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_name_leads_out(parts: Any, name: str) -> None:
     made = Workspace()
     check(parts, parts.workspace_create(ctypes.byref(made)))
@@ -289,7 +289,7 @@ def test_broken_archives_are_refused(parts: Any, tmp_path: Path) -> None:
 
 
 @given(data=st.binary(max_size=60))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_text_is_checked_as_python_does(parts: Any, data: bytes) -> None:
     try:
         data.decode()
@@ -300,14 +300,14 @@ def test_text_is_checked_as_python_does(parts: Any, data: bytes) -> None:
 
 
 @given(text=st.text(max_size=30))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_all_text_is_text(parts: Any, text: str) -> None:
     data = text.encode("utf-8", "ignore")
     assert parts.is_utf8(data, ctypes.c_size_t(len(data))) == 1
 
 
 @given(data=st.binary(max_size=80))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_no_head_is_read_past_its_end(parts: Any, data: bytes) -> None:
     tags = ctypes.create_string_buffer(4)
     parts.check_form.restype = ctypes.c_int64

@@ -165,7 +165,7 @@ def test_broken_bytes_are_an_error_of_one_type(triple: str, tmp_path: Path) -> N
             _read(path)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     magic=st.sampled_from([
         b"\x7fELF\1\1\1", b"\x7fELF\2\2\1", b"\xca\xfe\xba\xbe\0\0\0\2", b"\xca\xfe\xba\xbf",

@@ -65,7 +65,7 @@ def graphs(draw: st.DrawFn) -> Graph:
     return graph
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs(), st.booleans(), st.data())
 def test_any_graph_gives_what_numpy_gives(graph: Graph, planned: bool, data: st.DataObject) -> None:
     text = graph.planned_json() if planned else graph.json()

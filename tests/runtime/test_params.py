@@ -17,7 +17,6 @@ from sterna.runtime import load_param_dict, save_param_dict
 DTYPES = ["float32", "float64", "float16", "int8", "int64", "uint8", "uint32", "bool"]
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.text(max_size=20).filter(lambda name: "\0" not in name),
@@ -81,7 +80,7 @@ def test_every_cut_is_refused() -> None:
         load_param_dict(saved + b"\0")
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(st.lists(st.tuples(st.integers(0, 165), st.integers(0, 255)), min_size=1, max_size=4))
 def test_noise_is_refused_or_read(changes: list[tuple[int, int]]) -> None:
     saved = save_param_dict({"w": np.zeros((2, 3), "float32"), "b": np.arange(4)})

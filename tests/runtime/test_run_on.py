@@ -27,7 +27,7 @@ def outputs_of(graph: Graph) -> list[Array]:
     return [np.empty(graph.shapes[head], "float32") for head in graph.heads]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(graphs(), st.booleans())
 def test_any_graph_gives_what_numpy_gives(graph: Graph, planned: bool) -> None:
     text = graph.planned_json() if planned else graph.json()

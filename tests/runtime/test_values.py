@@ -402,14 +402,14 @@ def _ways(library: sterna.Module) -> None:
     _SUITE.update(python=PackedFunc(lambda value: value), c=library["echo"], pack=library["pack"])
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(VALUES)
 def test_any_value_comes_back_equal(value: Any) -> None:
     assert same(_SUITE["python"](value), value)
     assert same(_SUITE["c"](value), value)
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 @given(st.lists(VALUES, max_size=20))
 def test_any_arguments_come_back_equal(values: list[Any]) -> None:
     assert same(_SUITE["pack"](*values), values)

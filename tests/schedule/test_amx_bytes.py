@@ -26,7 +26,7 @@ SAPPHIRE = "llvm -mtriple=x86_64-linux-gnu -mcpu=sapphirerapids"
 
 
 @given(st.integers(1, 40), st.integers(1, 3), st.integers(4, 300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_packed_weights_are_the_same(channels: int, segments: int, segment: int) -> None:
     rng, shape = np.random.default_rng(segment), (channels, segments, segment)
     plain = rng.integers(-128, 128, shape).astype("int8")
@@ -103,7 +103,7 @@ def test_dense_layers_in_the_interpreter() -> None:
 
 
 @given(convolutions())
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=12)
 def test_convolutions_in_machine_code(case: Case) -> None:
     check_case(find("nn.conv2d"), case, NATIVE)
 

@@ -99,7 +99,7 @@ def test_what_they_take() -> None:
 # ---- weights ----
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(1, 5), st.integers(0, 9), st.integers(1, 128), st.integers(0, 2**32 - 1))
 def test_no_sum_of_a_step_leaves_16_bits(panels: int, groups: int, most: int, seed: int) -> None:
     """Whatever the weights are, and the steps add up to them."""
@@ -208,7 +208,7 @@ def test_layers(kind: str) -> None:
             np.testing.assert_array_equal(run_built(lib, x=x), want)
 
 
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(st.data())
 def test_any_layer(data: Any) -> None:
     """Shapes, strides, borders and how many weights are large, drawn at random."""

@@ -108,7 +108,7 @@ def check(layer: Grouped, kernel_layout: str = "") -> tuple[Any, dict[str, Any]]
 
 
 @given(grouped())
-@settings(max_examples=20, deadline=None, derandomize=True)
+@settings(max_examples=20, derandomize=True)
 def test_grouped_convolutions(layer: Grouped) -> None:
     altered, _ = check(layer)
     (block,) = layout_of(altered.kernel_layout).blocks_of("O")

@@ -78,7 +78,7 @@ def cases(draw: st.DrawFn, name: str) -> tuple[Layer, str, Candidate, Array, Arr
 def drawn(count: int) -> settings:
     """Few examples of those that are compiled: each takes a second."""
     few = [HealthCheck.filter_too_much, HealthCheck.too_slow, HealthCheck.data_too_large]
-    return settings(max_examples=count, deadline=None, suppress_health_check=few)
+    return settings(max_examples=count, suppress_health_check=few)
 
 
 def packed_alone(func: relay.Function, processor: str, candidate: Candidate) -> Any:

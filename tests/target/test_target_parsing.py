@@ -345,7 +345,7 @@ def targets(draw: st.DrawFn, hosts: bool = True) -> dict[str, Any]:
 
 
 @given(targets())
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 def test_random_targets_round_trip(given: dict[str, Any]) -> None:
     made = Target(given)
     assert Target(str(made)) == made

@@ -212,7 +212,7 @@ def schedules(draw: st.DrawFn) -> dict[str, Any]:
     }
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(schedules())
 def test_random_schedules(case: dict[str, Any]) -> None:
     """Elements that move, through memory of their own or not; machine code against NumPy."""

@@ -28,7 +28,7 @@ def smallest(buffers: Sequence[BufferInfo]) -> int:
 
 
 @given(some_buffers(most=6))
-@settings(deadline=None, max_examples=150)
+@settings(max_examples=150)
 def test_no_order_of_placing_gives_less(buffers: list[BufferInfo]) -> None:
     made = plan_memory(buffers, "optimal")
     check(made)
@@ -44,7 +44,7 @@ GAP = [BufferInfo(f"g{n}", *its) for n, its in enumerate(zip(SIZES, FIRSTS, LAST
 
 
 @given(st.permutations(GAP))
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 def test_a_plan_above_the_live_bound_is_proven_in_any_order(buffers: list[BufferInfo]) -> None:
     made = plan_memory(buffers, "optimal")
     check(made)

@@ -43,7 +43,7 @@ def networks(draw: st.DrawFn) -> tuple[list[BufferInfo], list[Link]]:
     return [*chain, *works], links
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(networks())
 def test_what_lives_is_kept(made: tuple[list[BufferInfo], list[Link]]) -> None:
     buffers, links = made

@@ -55,7 +55,7 @@ def check(made: MemoryPlan) -> None:
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 @given(buffers=some_buffers())
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 def test_plans_of_random_buffers_hold(algorithm: str, buffers: list[BufferInfo]) -> None:
     made = plan_memory(buffers, algorithm)
     check(made)

@@ -49,7 +49,7 @@ def draw_buffers(draw: Any) -> list[BufferInfo]:
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@settings(deadline=None, max_examples=60)
+@settings(max_examples=60)
 @given(buffers=draw_buffers(), sizes=st.lists(st.integers(1, 1200), min_size=1, max_size=3))
 def test_plans_are_right_or_refused(
     algorithm: str, buffers: list[BufferInfo], sizes: list[int]
@@ -66,7 +66,6 @@ def test_plans_are_right_or_refused(
         assert plan.size >= plan.lower_bound
 
 
-@settings(deadline=None)
 @given(buffers=draw_buffers())
 def test_one_pool_without_a_limit_is_one_arena(buffers: list[BufferInfo]) -> None:
     plan = plan_pools(buffers, [WorkspacePoolInfo("all", [])])

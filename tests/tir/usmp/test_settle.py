@@ -36,7 +36,7 @@ def counted(buffers: list[BufferInfo], offsets: list[int], threads: int) -> int:
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(lives(), st.integers(1, 5))
 def test_settled_plans_are_plans(buffers: list[BufferInfo], threads: int) -> None:
     made = plan_memory(buffers)
