@@ -11,6 +11,7 @@ from sterna.ir.node import Node
 from sterna.ir.visitor import Rewriter
 from sterna.te.intrin_match import Dims
 from sterna.tir.copy import copy_stmt
+from sterna.tir.external import explicit_view, view_at
 from sterna.tir.stmt import Buffer, BufferLoad, BufferStore, Stmt
 
 
@@ -116,6 +117,11 @@ class _Mover(Rewriter):
     def visit_Buffer(self, buffer: Buffer) -> Node:
         view = self.views.get(buffer)
         return buffer if view is None else view.buffer
+
+    def visit_Call(self, call: Call) -> Node:
+        """A packed function gets the part that the declared buffer stands for, not the whole."""
+        is_view = call.op == "view_of"
+        return self.rewrite_children(view_at(*explicit_view(call)) if is_view else call)
 
     def visit_BufferLoad(self, load: BufferLoad) -> Node:
         return BufferLoad(*self.moved(load.buffer, load.indices))

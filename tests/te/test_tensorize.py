@@ -478,3 +478,37 @@ def test_random_tiles(seed: int) -> None:
     p, q = (numbers(*[int(e) for e in t.shape]) for t in (a, b))
     targets = ["llvm", "c"] if seed % 16 == 0 and shutil.which("cc") else ["llvm"]
     check(s, [a, b, d], [p, q], (p @ q) * factor, targets)
+
+
+def test_a_packed_function_gets_the_part_that_is_bound() -> None:
+    s, a, b, c = matmul(32, 16, 8)
+    _, inner = s[c].split(c.op.axis[0], 4)
+    of_a, of_b = te.placeholder((4, 8), name="a"), te.placeholder((8, 16), name="b")
+    over = te.reduce_axis((0, 8), name="k")
+    made = te.compute(
+        (4, 16), lambda i, j: te.sum(of_a[i, over] * of_b[over, j], axis=over), name="c"
+    )
+
+    def fcompute(ins: Any, outs: Any) -> Any:
+        return tir.Evaluate(tir.call_packed("test.part_of_a_product", *ins, *outs))
+
+    binds = {
+        tensor: strided(tensor, name)
+        for tensor, name in zip((of_a, of_b, made), "ABC", strict=True)
+    }
+    s[c].tensorize(inner, te.decl_tensor_intrin(made.op, fcompute, binds=binds))
+    shapes = set()
+
+    def product(left: Any, right: Any, result: Any) -> None:
+        shapes.add((left.shape, right.shape, result.shape))
+        result.copyfrom(left.numpy() @ right.numpy())
+
+    tvm.register_func("test.part_of_a_product", product)
+    try:
+        x, y = numbers(32, 8), numbers(8, 16)
+        got = tvm.nd.empty((32, 16))
+        tvm.build(s, [a, b, c])(tvm.nd.array(x), tvm.nd.array(y), got)
+    finally:
+        tvm.remove_global_func("test.part_of_a_product")
+    assert shapes == {((4, 8), (8, 16), (4, 16))}
+    np.testing.assert_array_equal(got.numpy(), x @ y)
