@@ -348,7 +348,7 @@ def _listed(sweep: Sweep) -> list[str]:
     ]
     again = [_told(one) for one in sweep.outcomes if one.reason == RIGHT and one.detail]
     if again:
-        lines.append(f"- mended after the sweep, and right when run again: {', '.join(again)}")
+        lines.append(f"- right when run again after the sweep: {', '.join(again)}")
     return [f"\n## What is not right of {sweep.dtype}\n", *(lines or ["Nothing."])]
 
 
