@@ -120,8 +120,9 @@ class _Mover(Rewriter):
 
     def visit_Call(self, call: Call) -> Node:
         """A packed function gets the part that the declared buffer stands for, not the whole."""
-        is_view = call.op == "view_of"
-        return self.rewrite_children(view_at(*explicit_view(call)) if is_view else call)
+        shown = view_at(*explicit_view(call)) if call.op == "view_of" else call
+        made: Node = self.rewrite_children(shown)
+        return made
 
     def visit_BufferLoad(self, load: BufferLoad) -> Node:
         return BufferLoad(*self.moved(load.buffer, load.indices))

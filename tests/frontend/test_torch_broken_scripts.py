@@ -1,5 +1,6 @@
 """Scripts that cannot be run on shapes are refused by node and line, and always end."""
 
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -8,8 +9,10 @@ import pytest
 
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch import read_script
+from sterna.frontend.torch.archive import Archive
 from sterna.frontend.torch.load_model import load
-from sterna.testing.fuzz.fuzzers.script_files import FUZZER
+from sterna.frontend.torch.source_records import WITH_TABLE, check_source_records
+from sterna.testing.fuzz.fuzzers.script_files import FUZZER, archived, entries_of, script_file
 from sterna.testing.fuzz.tape import Tape
 from tests.support import require_module
 
@@ -51,6 +54,42 @@ def test_a_loop_without_end_is_refused(body: str, monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(read_script, "MOST_NODES", 2000)
     with pytest.raises(read_script.ScriptError, match="loops run more than 2,000 nodes"):
         load(script(body), ImportOptions(example_inputs=(torch.zeros(2, 4),)))
+
+
+def with_records(records: Any) -> bytes:
+    """A script file whose records of source lines are these."""
+    entries = entries_of(script_file())
+    name, = (each for each in entries if each.endswith(".debug_pkl"))
+    return archived({**entries, name: pickle.dumps(records, 2)})
+
+
+GOOD: Any = ((0, (([], 0, 0), 0, 0), 0), (3, (([1, 1], 0, 7), 2, 6), 1))
+
+
+@pytest.mark.parametrize("records", [
+    (WITH_TABLE, ("a.py", "xyz"), GOOD),
+    ((0, (("abc", None, 0), 0, 3)), (5, (("abc", "a.py", 4), 1, 2))),
+])
+def test_whole_records_of_lines_are_taken(records: Any) -> None:
+    check_source_records(Archive(with_records(records)))
+
+
+@pytest.mark.parametrize("records", [
+    (WITH_TABLE, ("a.py",), GOOD),
+    (WITH_TABLE, ("a.py", "xy"), GOOD),
+    (WITH_TABLE, ("a.py", 3), GOOD),
+    (WITH_TABLE, ("a.py", "xyz"), ((3, (([1, -1], 0, 7), 0, 0), 1),)),
+    (WITH_TABLE, ("a.py", "xyz"), ((3, (([1], 2, 7), 0, 0), 1),)),
+    (WITH_TABLE, ("a.py", "xyz"), ((3, (([1], 0, 7), 2, 1), 1),)),
+    (WITH_TABLE, ("a.py", "xyz"), ((3, (([1], 0), 2, 1), 1),)),
+    ((0, (("abc", None, 0), 0, 4)),),
+    ((0, (("abc", None, 1 << 70), 0, 3)),),
+    b"text",
+    Path("/"),
+])
+def test_records_that_point_elsewhere_are_refused(records: Any) -> None:
+    with pytest.raises(ValueError, match=r"debug_pkl' of the PyTorch model is broken: "):
+        check_source_records(Archive(with_records(records)))
 
 
 def test_broken_files_are_imported_or_refused(tmp_path: Path) -> None:

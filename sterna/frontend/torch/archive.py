@@ -8,12 +8,16 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from typing import Any
 
 from sterna.frontend.files import read_whole
 
 MOST_ENTRIES = 1 << 20
 MOST_JSON = 1 << 30
+
+# What zipfile raises of entries that are damaged, compressed or encrypted.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError)
 
 
 class Archive:
@@ -45,13 +49,16 @@ class Archive:
         """The names of all entries."""
         return list(self._entries)
 
-    def read(self, name: str, most: int | None = None) -> bytes:
-        """The bytes of an entry, which lie in the file as they are."""
+    def read(
+        self, name: str, most: int | None = None, *, may_be_compressed: bool = False
+    ) -> bytes:
+        """The bytes of an entry, which lie in the file as they are unless it says otherwise."""
         entry = self._entries.get(name)
         if entry is None:
             raise ValueError(f"{self.name} has no entry '{name}'")
         plain = entry.compress_type == zipfile.ZIP_STORED and entry.flag_bits & 1 == 0
-        if not plain or entry.file_size != entry.compress_size:
+        whole = plain and entry.file_size == entry.compress_size
+        if not whole and not may_be_compressed:
             raise ValueError(
                 f"the entry '{name}' of {self.name} is compressed or encrypted; torch.export.save "
                 "writes entries as they are"
@@ -62,7 +69,7 @@ class Archive:
             )
         try:
             return self._zip.read(entry)
-        except (zipfile.BadZipFile, ValueError, OSError, EOFError, NotImplementedError) as error:
+        except (*_DAMAGE, ValueError, OSError, EOFError, NotImplementedError) as error:
             raise ValueError(f"the entry '{name}' of {self.name} is broken: {error}") from None
 
     def json(self, name: str) -> dict[str, Any]:

@@ -130,8 +130,9 @@ class ScriptFiles(Fuzzer):
         made: Any = broken(entries_of(script_file()), Path(MARK), Tape(values=values))
         data = base64.b64encode(made).decode()
         return (
-            "import base64\nimport torch\nimport sterna\n\n"
-            f"sterna.compile(base64.b64decode({data!r}), (torch.zeros(2, 4),))\n"
+            "import base64\nfrom pathlib import Path\nimport torch\nimport sterna\n\n"
+            f"Path('broken.pt').write_bytes(base64.b64decode({data!r}))\n"
+            "sterna.compile('broken.pt', (torch.zeros(2, 4),))\n"
         )
 
 
