@@ -104,6 +104,8 @@ def parse_tracker(text: str) -> tuple[str, int]:
 
 def run(options: argparse.Namespace) -> int:
     """Tune the model and tell what it gained."""
+    if not Path(options.model).name:
+        raise ValueError(f"'{options.model}' names no file of a model")
     output = options.output or str(Path(options.model).with_suffix(BESIDE))
     expect_folder("-o", output)
     expect_folder("--plot", options.plot)

@@ -11,7 +11,7 @@ from sterna.micro.platforms.network import Network, Tensor
 from sterna.micro.project import ProjectTransport
 from sterna.relay.arrays import from_numpy, to_numpy
 from sterna.runtime import Device, Module, NDArray, PackedFunc, _core, device
-from sterna.runtime.timing import GROWTH, BenchmarkResult
+from sterna.runtime.timing import GROWTH, BenchmarkResult, expect_no_preparation
 from sterna.support.numpy_dtype import numpy_dtype
 
 
@@ -165,8 +165,11 @@ class BoardModule(Module):
         limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """A function that times runs by the board's own clock, after one that is not counted."""
+        expect_no_preparation(cache_flush_bytes, f_preproc, "on a board")
         if func_name != "run":
             raise ValueError(f"the board's clock times 'run', not '{func_name}'")
         board: BoardExecutor = self._implementation

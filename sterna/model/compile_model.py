@@ -180,8 +180,10 @@ def _written(value: Any) -> list[Any]:
 
 def is_tuned(model: Any, tuned: "str | os.PathLike[str] | None") -> bool:
     """Whether there are records to look into, which loads what reads them."""
-    beside = isinstance(model, str | os.PathLike) and Path(model).with_suffix(BESIDE).is_file()
-    return tuned is not None or beside
+    if tuned is not None or not isinstance(model, str | os.PathLike):
+        return tuned is not None
+    path = Path(model)
+    return bool(path.name) and path.with_suffix(BESIDE).is_file()
 
 
 def _known(cached: CachedModel, target: Target, anew: "Callable[[], BuildRecord]") -> "BuildRecord":

@@ -88,7 +88,15 @@ def _module_function(module: Any, name: str, query_imports: bool) -> PackedFunc 
     return _checked(module)._get_function(name, query_imports)
 
 
-def _time_evaluator(function: PackedFunc, device: Device, *settings: int) -> Callable[..., Any]:
+def _time_evaluator(
+    function: PackedFunc, device: Device, number: int = 10, repeat: int = 1,
+    min_repeat_ms: int = 0, limit_zero_time_iterations: int = 100, cooldown_interval_ms: int = 0,
+    repeats_to_cooldown: int = 1,
+) -> Callable[..., Any]:
+    settings = (
+        number, repeat, min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms,
+        repeats_to_cooldown,
+    )
     if not isinstance(function, PackedFunc) or not all(type(n) is int for n in settings):
         raise TypeError("a function, a device and numbers were expected")
     evaluate = make_evaluator(function, _device(device), *settings)

@@ -21,6 +21,7 @@ from sterna.runtime import (
     _core,
 )
 from sterna.runtime.device import REMOTE_DEVICES
+from sterna.runtime.timing import expect_no_preparation
 from sterna.support.architecture import Architecture
 from sterna.support.dtype import DataType
 
@@ -281,8 +282,11 @@ class RemoteModule(Module):
         limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """A function that times one of the module's functions there, by the server's clock."""
+        expect_no_preparation(cache_flush_bytes, f_preproc, "on a server")
         evaluate = self._server.peer.call(
             "rpc.time_evaluator", self.get_function(func_name), dev, number, repeat, min_repeat_ms,
             limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,

@@ -106,14 +106,18 @@ class Module(_core.Module):
         limit_zero_time_iterations: int = 100,
         cooldown_interval_ms: int = 0,
         repeats_to_cooldown: int = 1,
+        cache_flush_bytes: int = 0,
+        f_preproc: str = "",
     ) -> Callable[..., BenchmarkResult]:
         """A function that times one of the module's functions on its arguments.
 
         Each of `repeat` results is the mean of `number` calls, or of what min_repeat_ms allows.
+        Before each, cache_flush_bytes are written, and the registered f_preproc is called.
         """
         return make_evaluator(
             self.get_function(func_name), dev, number, repeat, min_repeat_ms,
             limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
+            cache_flush_bytes, f_preproc,
         )
 
     @property

@@ -8,6 +8,7 @@ from sterna.target.needed import needed
 from sterna.target.shortcuts import (
     adreno,
     arm_cpu,
+    bifrost,
     create,
     cuda,
     hexagon,
@@ -22,7 +23,7 @@ from sterna.target.target import Target
 
 __all__ = [
     "Machine", "Option", "Target", "TargetKind",
-    "adreno", "arm_cpu", "create", "cuda", "hexagon", "host_of", "instructions_of",
+    "adreno", "arm_cpu", "bifrost", "create", "cuda", "hexagon", "host_of", "instructions_of",
     "intel_graphics", "is_gpu", "is_microcontroller",
     "list_tags", "machine_of", "mali", "micro", "needed", "plain_of",
     "processor_of", "register", "riscv_cpu", "rocm",

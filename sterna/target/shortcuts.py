@@ -38,6 +38,11 @@ def mali(model: str = "unknown", options: Options = None) -> Target:
     return _make("opencl", "-device=mali", f"-model={model}", options=options)
 
 
+def bifrost(model: str = "unknown", options: Options = None) -> Target:
+    """An ARM Mali GPU of the Bifrost family."""
+    return _make("opencl", "-device=bifrost", f"-model={model}", options=options)
+
+
 def intel_graphics(model: str = "unknown", options: Options = None) -> Target:
     """An Intel GPU."""
     return _make(

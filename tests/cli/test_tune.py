@@ -111,3 +111,9 @@ def test_a_model_that_is_not_there_leaves_no_records(sterna: Sterna, folder: Pat
     done = sterna("tune", "nothing.onnx")
     assert done.status == 3 and "nothing.onnx" in done.err
     assert not (folder / "nothing.tuned.db").exists()
+
+
+@pytest.mark.parametrize("command", ["run", "bench", "profile", "tune"])
+def test_an_empty_name_is_told(sterna: Sterna, command: str) -> None:
+    done = sterna(command, "")
+    assert done.status == 3 and "empty name" not in done.err and len(done.err) > 10

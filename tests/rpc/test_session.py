@@ -282,6 +282,8 @@ def test_modules_are_loaded_from_every_form(remote: rpc.RPCSession, suffix: str)
     assert y.numpy().tolist() == [0, 2, 4, 6]
     with pytest.raises(AttributeError, match="no function 'triple'"):
         module["triple"]
+    with pytest.raises(ValueError, match="cache_flush_bytes is for functions that run here"):
+        module.time_evaluator("double", remote.cpu(0), cache_flush_bytes=1 << 20)
     timer = module.time_evaluator("double", remote.cpu(0), number=3, repeat=2, min_repeat_ms=1)
     result = timer(x, y)
     assert len(result.results) == 2 and min(result.results) > 0

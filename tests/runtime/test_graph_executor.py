@@ -338,6 +338,22 @@ def test_benchmark_sets_inputs_and_times() -> None:
     assert m["get_num_outputs"]() == 2
 
 
+def test_caches_are_written_over_before_each_repeat() -> None:
+    seen: list[int] = []
+    tvm.register_func("test.before_a_repeat", lambda *args: seen.append(len(args)))
+    try:
+        timed = make().module.time_evaluator(
+            "run", CPU, number=1, repeat=3, cache_flush_bytes=1 << 20,
+            f_preproc="test.before_a_repeat",
+        )
+        assert timed().min > 0
+    finally:
+        tvm.remove_global_func("test.before_a_repeat")
+    assert seen == [0, 0, 0]
+    with pytest.raises(ValueError, match="cache_flush_bytes=-1"):
+        make().module.time_evaluator("run", CPU, cache_flush_bytes=-1)
+
+
 def test_a_node_costs_little() -> None:
     graph = Graph()
     x = graph.input("x")

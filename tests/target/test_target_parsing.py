@@ -274,6 +274,7 @@ def test_shortcuts() -> None:
     assert target_module.arm_cpu(options=["-mtriple=aarch64-linux-gnu"]).keys[0] == "arm_cpu"
     assert target_module.riscv_cpu("sifive-u74").mcpu == "sifive-u74"
     assert target_module.mali().device_name == "mali"
+    assert target_module.bifrost().device_name == "bifrost"
     assert target_module.intel_graphics().keys[0] == "intel_graphics"
     assert target_module.adreno("x").model == "x"
     assert target_module.rocm().kind.name == "rocm"
