@@ -220,7 +220,7 @@ def test_options_are_checked(
 
 
 def test_defaults_and_boards() -> None:
-    counts = {"arduino": 11, "zephyr": 12, "baremetal": 6, "crt": 0}
+    counts = {"arduino": 11, "zephyr": 12, "baremetal": 7, "crt": 0}
     assert set(PLATFORMS) == set(counts)
     for platform, count in counts.items():
         folder = micro.get_microtvm_template_projects(platform)
