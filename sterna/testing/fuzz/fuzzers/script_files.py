@@ -20,6 +20,9 @@ from sterna.testing.fuzz.tape import Tape
 # What a pickled entry would make if it were executed, in the fuzzer's own folder.
 MARK = "executed"
 
+# What is told of a file whose program has come to take more or fewer inputs.
+INPUTS_DIFFER = "example inputs are given"
+
 SOURCE = """
 def forward(self, x: Tensor) -> Tensor:
     y = torch.mm(x, self.weight)
@@ -121,6 +124,10 @@ class ScriptFiles(Fuzzer):
         except (ValueError, OpNotImplemented) as error:
             assert not isinstance(error.__cause__, MemoryError), "it took too much memory"
             return type(error).__name__
+        except TypeError as error:
+            if INPUTS_DIFFER not in str(error):
+                raise
+            return "other inputs"
         finally:
             assert not self._mark.exists(), "a pickled entry was executed"
         return "imported"
