@@ -7,7 +7,7 @@ import pytest
 
 import sterna as tvm
 from sterna import te
-from sterna.codegen.llvm.quotient import fused, reciprocal
+from sterna.codegen.llvm.quotient import fused, reciprocal, without_division
 from sterna.ir.expr import Call
 from sterna.support.dtype import DataType
 
@@ -54,3 +54,11 @@ def test_compiled_quotients_are_those_of_a_division(kind: str, zero: int) -> Non
         wanted = np.clip(np.rint(x / scale) + np.float32(zero), ends_of.min, ends_of.max)
     wanted = np.where(np.isnan(x), 0, wanted).astype(kind)
     np.testing.assert_array_equal(out.numpy(), wanted)
+
+
+def test_an_offset_that_is_no_zero_point_keeps_the_division() -> None:
+    x, scale = tvm.tir.Var("x", "float32"), tvm.tir.const(0.3, "float32")
+    for offset, is_quick in ((3.0, True), (1e30, False), (0.5, False)):
+        total = te.nearbyint(x / scale) + tvm.tir.const(offset, "float32")
+        quick = without_division(Call(DataType("int8"), "saturate", (total,)))
+        assert (quick is not None) == is_quick

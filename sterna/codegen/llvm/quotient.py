@@ -19,17 +19,18 @@ from sterna.support.element_arrays import Array
 FLOAT32 = DataType("float32")
 # Divisors outside of these would make subnormal numbers.
 SMALLEST, LARGEST = 2.0**-60, 2.0**60
+# Zero points are bytes.
+LARGEST_ZERO = 255
 # Neither form is off by as many units in the last place.
 NEIGHBOURS = 4
 
 
 def without_division(saturated: Call) -> Expr | None:
     """What saturate takes in place of a rounded quotient and a zero point, or None."""
-    whole, zero = saturated.args[0], 0.0
-    offset = whole.b if isinstance(whole, Add) else None
-    if isinstance(whole, Add) and offset is not None:
-        known = _number(offset)
-        if known is None or not known.is_integer():
+    whole, offset, zero = saturated.args[0], None, 0.0
+    if isinstance(whole, Add):
+        offset, known = whole.b, _number(whole.b)
+        if known is None or not known.is_integer() or abs(known) > LARGEST_ZERO:
             return None
         whole, zero = whole.a, known
     if saturated.dtype.bits != 8 or not isinstance(whole, Call) or whole.op != "nearbyint":
