@@ -210,7 +210,7 @@ def _compute_nms(
     by_class = attrs.id_index >= 0 and not attrs.force_suppress
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-        source, numbers, places = ins
+        source, numbers, _ = ins
         good = KeyedPlaces(ib, order_key_type(FLOAT32), count, "score")
         kept = KeptBoxes(ib, count, 6 if by_class else 5)
 
@@ -238,11 +238,7 @@ def _compute_nms(
                     packed = attrs.return_indices or attrs.invalid_to_bottom
                     at = ib.let("at", kept.number.get() if packed else build.cast(kind, k))
                     kept.add(mine)
-                    if attrs.return_indices:
-                        outs[0][n, at] = build.cast(INT32, places[n, own])
-                    else:
-                        with ib.for_range(0, width, name="e") as e:
-                            outs[0][n, at, e] = source[n, own, e]
+                    _store_row(ib, ins, outs, n, own, at, width, attrs)
             if attrs.return_indices:
                 outs[1][n, 0] = build.cast(INT32, kept.number.get())
 
@@ -261,7 +257,7 @@ def _nms_by_threads(
     last = build.const((1 << FLOAT32.bits) - 1, order_key_type(FLOAT32))
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-        source, numbers, places = ins
+        source, numbers, _ = ins
         lines = KeyedLines(ib, order_key_type(FLOAT32), images, count)
 
         def valid(n: Expr) -> Expr:
@@ -299,12 +295,7 @@ def _nms_by_threads(
             with ib.if_scope(k < kept.numbers[n]):
                 rank = ib.let("rank", kept.ranks[number])
                 row = ib.let("row", row_at(n, rank))
-                at = k if packed else rank
-                if attrs.return_indices:
-                    outs[0][n, at] = build.cast(INT32, places[n, row])
-                else:
-                    with ib.for_range(0, width, name="e") as e:
-                        outs[0][n, at, e] = source[n, row, e]
+                _store_row(ib, ins, outs, n, row, k if packed else rank, width, attrs)
         if attrs.return_indices:
             with each(ib, images, lines.kind) as n:
                 outs[1][n, 0] = build.cast(INT32, kept.numbers[n])
@@ -348,6 +339,19 @@ def _clear_row(
         return
     with ib.for_range(0, width, name="e") as e:
         outs[0][n, k, e] = build.const(-1.0, FLOAT32)
+
+
+def _store_row(
+    ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar], n: Expr, row: Expr, at: Expr,
+    width: Dim, attrs: NmsAttrs,
+) -> None:
+    """A row of an image that is kept, or its number, at its place in the result."""
+    source, _, places = ins
+    if attrs.return_indices:
+        outs[0][n, at] = build.cast(INT32, places[n, row])
+        return
+    with ib.for_range(0, width, name="e") as e:
+        outs[0][n, at, e] = source[n, row, e]
 
 
 def _reference_nms(attrs: NmsAttrs, data: Array, valid_count: Array, indices: Array) -> Any:
