@@ -13,7 +13,7 @@ from sterna.relay.reference import value_of_type
 from sterna.tir import pipeline as loop_pipeline
 from sterna.tir.device_interpreter import run_on_device
 from sterna.tir.passes.split_host_device import split_host_device
-from tests.gpu.ptxas import assemble, find_ptxas
+from tests.gpu.ptxas import assemble, requires_ptxas
 from tests.gpu.test_network_kernels import HOPPER, calls_of, kernels_of, lowered
 from tests.op.harness import flatten
 
@@ -107,7 +107,7 @@ def test_boxes_by_class() -> None:
     check(relay.vision.all_class_non_max_suppression(*names), *given)
 
 
-@pytest.mark.skipif(find_ptxas() is None, reason="needs ptxas")
+@requires_ptxas
 def test_boxes_are_assembled_without_spills() -> None:
     names = [var(f"v{i}", array) for i, array in enumerate(rows_of_detections())]
     made = relay.vision.non_max_suppression(*names).astuple()

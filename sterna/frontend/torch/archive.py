@@ -16,8 +16,8 @@ from sterna.frontend.files import read_whole
 MOST_ENTRIES = 1 << 20
 MOST_JSON = 1 << 30
 
-# What zipfile raises of entries that are damaged, compressed or encrypted.
-_DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError)
+# What zipfile raises of archives that are damaged, and of entries packed as it cannot read them.
+_DAMAGE = (zipfile.BadZipFile, zlib.error, RuntimeError, ValueError, OSError, EOFError)
 
 
 class Archive:
@@ -31,7 +31,7 @@ class Archive:
         try:
             self._zip = zipfile.ZipFile(io.BytesIO(raw))
             listed = self._zip.infolist()
-        except (zipfile.BadZipFile, ValueError, OSError, NotImplementedError) as error:
+        except _DAMAGE as error:
             raise ValueError(f"{self.name} is no archive of PyTorch: {error}") from None
         if len(listed) > MOST_ENTRIES:
             raise ValueError(f"{self.name} has {len(listed)} entries, more than {MOST_ENTRIES}")
@@ -69,7 +69,7 @@ class Archive:
             )
         try:
             return self._zip.read(entry)
-        except (*_DAMAGE, ValueError, OSError, EOFError, NotImplementedError) as error:
+        except _DAMAGE as error:
             raise ValueError(f"the entry '{name}' of {self.name} is broken: {error}") from None
 
     def json(self, name: str) -> dict[str, Any]:
