@@ -57,7 +57,7 @@ def test_compiled_quotients_are_those_of_a_division(kind: str, zero: int) -> Non
 
 
 def test_an_offset_that_is_no_zero_point_keeps_the_division() -> None:
-    x, scale = tvm.tir.Var("x", "float32"), tvm.tir.const(0.3, "float32")
+    x, scale = te.var("x", "float32"), tvm.tir.const(0.3, "float32")
     for offset, is_quick in ((3.0, True), (1e30, False), (0.5, False)):
         total = te.nearbyint(x / scale) + tvm.tir.const(offset, "float32")
         quick = without_division(Call(DataType("int8"), "saturate", (total,)))
