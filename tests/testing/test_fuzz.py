@@ -12,7 +12,7 @@ import pytest
 from sterna.testing.fuzz.__main__ import main
 from sterna.testing.fuzz.fuzzer import all_fuzzers, find_fuzzer
 from sterna.testing.fuzz.minimize import minimize
-from sterna.testing.fuzz.runner import fuzz
+from sterna.testing.fuzz.runner import fuzz, seconds_queued
 from sterna.testing.fuzz.tape import Tape
 
 # A list of numbers is wrong if it has one above 50 behind one that is odd.
@@ -126,3 +126,20 @@ def test_lists_become_as_small_as_they_can() -> None:
 
     found = minimize([3, 900, 4, 4, 80, 2, 77, 1], shows, lambda: True)
     assert found == [7, 7] and len(asked) < 200
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="no counts of the scheduler")
+def test_waiting_for_a_processor_is_no_time_of_a_case() -> None:
+    spin = "import os, time; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); os.fork()\n"
+    spin += "while time.process_time() < 0.3: pass\n"
+    spin += "print(flush=True); input()"
+    with subprocess.Popen(
+        [sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        assert seconds_queued(process.pid) > 0.2
+        process.communicate()
+    assert seconds_queued(process.pid) == 0

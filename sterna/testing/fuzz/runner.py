@@ -23,6 +23,17 @@ from sterna.testing.fuzz.worker import ending_of
 MINIMIZING_S = 60.0
 STARTING_S = 180.0
 SLICE_S = 60.0
+MOST_WAITING = 9.0  # times what a case may take
+
+
+def seconds_queued(session: int) -> float:
+    """For how long the processes of a session were ready to run and had no processor."""
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError, ValueError):
+            if os.getsid(int(folder.name)) == session:
+                total += int((folder / "schedstat").read_text().split()[1])
+    return total / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +128,21 @@ class Worker:
             raise RuntimeError(f"the fuzzer {self.fuzzer.name} did not start:\n{words_said}")
 
     def _receive(self, seconds: float) -> bytes | None:
-        """A line; empty when the process has ended, None when it takes too long."""
+        """A line; empty when the process has ended, None when it takes too long.
+
+        Time for which a busy machine kept it waiting for a processor does not count.
+        """
         assert self._process is not None and self._process.stdout is not None
+        begin, queued = time.monotonic(), seconds_queued(self._process.pid)
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(seconds):
-                return None
+            left = seconds
+            while not selector.select(left):
+                passed = time.monotonic() - begin
+                waited = seconds_queued(self._process.pid) - queued
+                left = seconds + min(waited, MOST_WAITING * seconds) - passed
+                if left <= 0:
+                    return None
         return self._process.stdout.readline()
 
     def _death(self) -> str:
