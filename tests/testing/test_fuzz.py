@@ -130,9 +130,11 @@ def test_lists_become_as_small_as_they_can() -> None:
 
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="no counts of the scheduler")
 def test_waiting_for_a_processor_is_no_time_of_a_case() -> None:
-    spin = "import os, time; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))]); os.fork()\n"
+    spin = "import os, time; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
+    spin += "child = os.fork()\n"
     spin += "while time.process_time() < 0.3: pass\n"
-    spin += "print(flush=True); input()"
+    spin += "print(flush=True); os.read(0, 1)\n"
+    spin += "if child: os.waitpid(child, 0)\n"
     with subprocess.Popen(
         [sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
         start_new_session=True,
