@@ -2,7 +2,8 @@
 
 import os
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 
@@ -13,19 +14,27 @@ def write_aside(path: Path, fill: Callable[[Path], object]) -> None:
     """
     aside = None
     try:
-        handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
-        os.close(handle)
-        aside = Path(name)
-        fill(aside)
-        os.chmod(aside, 0o644)
-        os.replace(aside, path)
+        with errors_of(path):
+            handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+            os.close(handle)
+            aside = Path(name)
+            fill(aside)
+            os.chmod(aside, 0o644)
+            os.replace(aside, path)
+    finally:
+        if aside is not None:
+            aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def errors_of(path: Path) -> Iterator[None]:
+    """Errors that name no file, or one aside (.NAME. and more), name path."""
+    try:
+        yield
     except OSError as error:
         if error.errno is None or not _is_aside(error.filename, path):
             raise
         raise OSError(error.errno, error.strerror, str(path)) from error
-    finally:
-        if aside is not None:
-            aside.unlink(missing_ok=True)
 
 
 def _is_aside(name: object, path: Path) -> bool:
