@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -95,6 +96,20 @@ def test_hostile_graphs_under_sanitizers(tmp_path: Path) -> None:
     (tally,) = fuzz([all_fuzzers()["c-runtime"]], 2.0, seed, tmp_path)
     assert (tally.endings["refused"] > 5 and tally.endings["params taken"] > 0) or tally.skipped
     assert not tally.findings, tally.findings[0].error + tally.findings[0].program
+
+
+def test_an_interrupted_run_tells_what_came_of_it(tmp_path: Path) -> None:
+    (tmp_path / "peace").mkdir()
+    (tmp_path / "peace" / "planted.py").write_text(PLANTED.replace("ENDING", "return 'well'"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "sterna.testing.fuzz", "--minutes", "9", "--only", "peace.planted"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
+    ) as process:
+        assert process.stdout is not None and "seed" in process.stdout.readline()
+        time.sleep(1)
+        process.terminate()
+        said = process.communicate(timeout=100)[0]
+    assert process.returncode == 0 and "interrupted" in said and "planted" in said
 
 
 def test_unknown_fuzzers_are_named(capsys: pytest.CaptureFixture[str]) -> None:

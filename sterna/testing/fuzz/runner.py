@@ -167,7 +167,7 @@ def fuzz(
     fuzzers: Sequence[Fuzzer], seconds: float, seed: int, corpus: Path | None,
     tell: Callable[[str], None] = print,
 ) -> list[Tally]:
-    """Run fuzzers in turns until the time is over; what came of each."""
+    """Run fuzzers in turns until the time is over or somebody interrupts; what came of each."""
     runs = []
     for fuzzer in fuzzers:
         tally = Tally(fuzzer.name, seed, skipped=fuzzer.missing() or "")
@@ -184,6 +184,8 @@ def fuzz(
             tally, worker, seeds = usable[turn % len(usable)]
             _run_for(tally, worker, seeds, min(end, time.monotonic() + part), corpus, tell)
             turn += 1
+    except KeyboardInterrupt:
+        tell("interrupted")
     finally:
         for _, worker, _ in runs:
             worker.close()
@@ -207,16 +209,18 @@ def _run_for(
     tell: Callable[[str], None],
 ) -> None:
     begin = time.monotonic()
-    while time.monotonic() < end:
-        seed = seeds.next()
-        answer = worker.ask({"seed": seed})
-        if "ending" in answer:
-            tally.endings[answer["ending"]] += 1
-        elif any(found.kind == answer["kind"] for found in tally.findings):
-            tally.again += 1
-        else:
-            _keep(tally, worker, answer, seed, corpus, tell)
-    tally.seconds += time.monotonic() - begin
+    try:
+        while time.monotonic() < end:
+            seed = seeds.next()
+            answer = worker.ask({"seed": seed})
+            if "ending" in answer:
+                tally.endings[answer["ending"]] += 1
+            elif any(found.kind == answer["kind"] for found in tally.findings):
+                tally.again += 1
+            else:
+                _keep(tally, worker, answer, seed, corpus, tell)
+    finally:
+        tally.seconds += time.monotonic() - begin
 
 
 def _keep(
