@@ -15,6 +15,7 @@ _TOKEN = re.compile(
       | (?P<arrow>->)
       | (?P<infinity>-inf\b)
       | (?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
+      | (?P<infix>==|!=|<=|>=|[-+*/])
       | (?P<sign>[()\[\]{},;:=.?<>])
     """,
     re.VERBOSE | re.DOTALL,

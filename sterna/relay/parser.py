@@ -9,7 +9,7 @@ import numpy as np
 from sterna.ir.module import IRModule
 from sterna.ir.serialize import load_json
 from sterna.ir.types import Any as AnyDim
-from sterna.ir.types import FuncType, TensorType, TupleType, Type
+from sterna.ir.types import FuncType, TensorType, TupleType, Type, scalar_type
 from sterna.relay.expr import (
     Call,
     Constant,
@@ -29,6 +29,12 @@ from sterna.relay.text import SUFFIXES
 from sterna.support.dtype import DataType
 
 _DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()} | {"f32": "float32"}
+# How strongly a sign binds, and the operator that it stands for.
+_INFIX = {
+    "*": (3, "multiply"), "/": (3, "divide"), "+": (2, "add"), "-": (2, "subtract"),
+    "<": (1, "less"), ">": (1, "greater"), "<=": (1, "less_equal"), ">=": (1, "greater_equal"),
+    "==": (0, "equal"), "!=": (0, "not_equal"),
+}
 _NUMBER = re.compile(r"(.*?)(bf16|f16|f32|f64|f|i8|i16|i32|i64|u8|u16|u32|u64)?")
 
 
@@ -50,6 +56,15 @@ def parse(source: str, source_name: str = "from_string") -> IRModule:
     """The module that a text shows; an expression becomes its main."""
     made = fromtext(source)
     return made if isinstance(made, IRModule) else IRModule.from_expr(made)
+
+
+def parse_expr(source: str) -> RelayExpr:
+    """The expression that a text shows, free variables and all; functions have no names."""
+    made = fromtext(source)
+    if isinstance(made, IRModule):
+        raise ValueError("the text shows a module: relay.parse reads those")
+    assert isinstance(made, RelayExpr)
+    return made
 
 
 class _Parser:
@@ -154,7 +169,10 @@ class _Parser:
         """Lines that name expressions, variables that are bound, and the value."""
         bound: list[tuple[Var, RelayExpr]] = []
         while True:
-            if self.take("let"):
+            if self.take("free_var"):
+                self.parameter()
+                self.take(";")
+            elif self.take("let"):
                 name = self.word("local", "a variable")[1:]
                 kind = self.type() if self.take(":") else None
                 self.need("=")
@@ -187,7 +205,26 @@ class _Parser:
 
     # ---- expressions ----
 
-    def expression(self) -> RelayExpr:
+    def expression(self, weakest: int = 0) -> RelayExpr:
+        """Operands with signs between them, those that bind stronger first."""
+        made = self.operand()
+        while (sign := self.infix()) is not None and _INFIX[sign][0] >= weakest:
+            self.at += 1
+            strength, name = _INFIX[sign]
+            made = Call(Op(name), (made, self.expression(strength + 1)))
+        return made
+
+    def infix(self) -> str | None:
+        """The sign that comes next, if it stands between operands; -1 there is minus 1."""
+        token = self.next
+        if token.kind == "number" and token.text.startswith("-"):
+            self.tokens[self.at : self.at + 1] = [
+                Token("infix", "-", token.at), Token("number", token.text[1:], token.at + 1)
+            ]
+            return "-"
+        return token.text if token.text in _INFIX else None
+
+    def operand(self) -> RelayExpr:
         made = self.primary()
         while True:
             if self.take("."):
@@ -311,14 +348,23 @@ class _Parser:
                 if self.next.text != ")":
                     self.need(",")
             self.need(",")
-            dtype = DataType(self.word("name", "an element type"))
+            dtype = self.element_type()
             self.need("]")
             return TensorType(tuple(shape), dtype)
         if self.take("fn"):
             args = self.types()
             self.need("->")
             return FuncType(args, self.type())
+        if self.next.kind == "name":
+            return scalar_type(self.element_type())
         return TupleType(self.types())
+
+    def element_type(self) -> DataType:
+        token = self.next
+        try:
+            return DataType(self.word("name", "an element type"))
+        except ValueError as error:
+            raise ValueError(f"{place(self.text, token.at)}: {error}") from None
 
     def types(self) -> tuple[Type, ...]:
         self.need("(")

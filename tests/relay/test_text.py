@@ -175,3 +175,23 @@ def test_printing_leaves_large_constants_out() -> None:
 def test_what_is_wrong_is_shown_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("[", r"\[")):
         relay.fromtext(text)
+
+
+def test_signs_between_operands_bind_as_in_python() -> None:
+    a, b = relay.var("a", relay.scalar_type("float32")), relay.var("b", shape=(3,))
+    body = "%a-1f * (%b + %a) / %b - %a <= %b == True"
+    text = f"fn (%a: float32, %b: Tensor[(3), float32]) {{ {body} }}"
+    minus = a - relay.const(1.0) * (b + a) / b - a
+    expected = relay.Function([a, b], relay.equal(relay.less_equal(minus, b), relay.const(True)))
+    assert explain_difference(relay.parse_expr(text), expected) is None
+
+
+def test_free_variables_and_scalars_are_read() -> None:
+    read = relay.parse_expr("free_var %x: Tensor[(2, 3), int8]; free_var %s: int8;\n%x * %s")
+    assert [str(v.type_annotation) for v in relay.analysis.free_vars(read)] == [
+        "Tensor[(2, 3), int8]", "Tensor[(), int8]",
+    ]
+    with pytest.raises(ValueError, match="the text shows a module"):
+        relay.parse_expr("def @main(%x: int8) { %x }")
+    with pytest.raises(ValueError, match=r"line 1, column 9: .*flat32"):
+        relay.parse_expr("fn (%x: flat32) { %x }")
