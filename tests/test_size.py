@@ -37,7 +37,7 @@ BUDGET = {
     "support": 3620,
     "target": 4400,
     "te": 5220,
-    "testing": 4400,
+    "testing": 4450,
     "tir": 14800,
     "topi": 1870,
     "tune": 2750,
