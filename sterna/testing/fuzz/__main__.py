@@ -39,10 +39,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [known.get(name) or find_fuzzer(name) for name in options.only or known]
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end with what came of it
+    signal.signal(signal.SIGTERM, _interrupt)
     tallies = fuzz(chosen, options.minutes * 60, seed, options.corpus, _tell)
     print(_summary(tallies))
     return int(any(tally.findings for tally in tallies))
+
+
+def _interrupt(*_: object) -> None:
+    """End with what came of it, as Ctrl-C does, however often it is said."""
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    raise KeyboardInterrupt
 
 
 def _tell(text: str) -> None:
