@@ -45,8 +45,9 @@ class CompiledRunner:
     """Ours: a compiled model on its inputs, and what the machine allows it."""
 
     def __init__(self, model: CompiledModel, inputs: Arrays, threads: int) -> None:
-        self.model, self.inputs, self.threads = model, inputs, threads
-        self.arguments = [inputs[spec.name] for spec in model.inputs]
+        self.model, self.threads = model, threads
+        self.inputs = {spec.name: inputs[spec.name] for spec in model.inputs}
+        self.arguments = list(self.inputs.values())
 
     def __call__(self) -> list[Any]:
         results = self.model(*self.arguments)

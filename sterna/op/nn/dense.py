@@ -14,6 +14,7 @@ from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
+from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
@@ -296,7 +297,7 @@ register(OpRecord(
     mixed_precision="always",
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or with_whole_units(*call)
-        or with_whole_dots("nn.dense", *call)
+        or with_whole_dots("nn.dense", *call) or in_float32("nn.dense", *call)
     ),
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
@@ -331,7 +332,9 @@ register(OpRecord(
         Case(((7,), (7, 2))),
         Case((((2, 3), "int64"), ((3, 2), "int64"))),
     ],
-    legalize=lambda *call: outer_product(*call) or one_unit(*call),
+    legalize=lambda *call: (
+        outer_product(*call) or one_unit(*call) or in_float32("nn.matmul", *call)
+    ),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
 
@@ -349,7 +352,7 @@ register(OpRecord(
     contraction=ContractionRules(parallel=_PARALLEL, rounds_data=True),
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
-        or as_attention(*call)
+        or as_attention(*call) or in_float32("nn.batch_matmul", *call)
     ),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
