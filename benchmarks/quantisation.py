@@ -6,7 +6,8 @@ MODELS is a folder with the float networks and the pictures that the cases below
 of digits comes with Sterna. Of the pictures random crops, mirrored and of other brightness, are
 made; half of them calibrate, half are judged. Each network is quantised by `sterna.quantize` and by
 ONNX Runtime's static quantiser (QDQ, weights by channel), and both are compared with the float
-network. Times are of one thread, float and int8 in turns. Needs onnxruntime and pillow.
+network. Times are of one thread, by its own clock, float and int8 in turns. Needs
+onnxruntime and pillow.
 """
 
 import argparse
@@ -16,7 +17,9 @@ import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from time import thread_time
 from typing import Any
 
 import numpy as np
@@ -241,11 +244,10 @@ def measure(
               f"{agreement(case, expected, theirs):.4f}; {decibels(expected, ours):.1f} dB and "
               f"{decibels(expected, theirs):.1f} dB", flush=True)
         x = judged[0]
+        calls = {"float": slow, "int8": fast, "peer float": plain, "peer int8": peer}
         times = turns_of({
-            "float": lambda: seconds_of(lambda: slow(x)),
-            "int8": lambda: seconds_of(lambda: fast(x)),
-            "peer float": lambda: seconds_of(lambda: plain(x)),
-            "peer int8": lambda: seconds_of(lambda: peer(x)),
+            key: partial(seconds_of, partial(call, x), clock=thread_time)
+            for key, call in calls.items()
         }, turns)
     medians = {key: float(np.median(values)) * 1e3 for key, values in times.items()}
     print("  " + ", ".join(f"{key} {value:.3f} ms" for key, value in medians.items()), flush=True)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from sterna.ir import build
-from sterna.ir.expr import Broadcast, Expr, Shuffle
+from sterna.ir.expr import Broadcast, Expr, Select, Shuffle
 from sterna.relay.arrays import Array
 from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
@@ -54,6 +54,22 @@ def unpack_rows(made: Contraction, packed: Array) -> Array:
     _, columns, vectors, lanes, _ = packed.shape
     rows = packed[0, ..., : made.window[0]].reshape(columns, vectors * lanes, made.window[0])
     return rows.transpose(1, 2, 0)
+
+
+def interleaved(rows: Sequence[Expr], lanes: int) -> list[Expr]:
+    """Four registers of a row each as four in which the numbers of each lane lie side by side."""
+    half = lanes // 2
+
+    def zipped(a: Expr, b: Expr, width: int, high: bool) -> Expr:
+        first = range(half if high else 0, lanes if high else half, width)
+        pairs = [[at + n for n in range(width)] for at in first]
+        order = [place for pair in pairs for place in (*pair, *(lanes + n for n in pair))]
+        return Shuffle((a, b), tuple(order))
+
+    first, second, third, fourth = rows
+    halves = [(zipped(first, second, 1, high), zipped(third, fourth, 1, high))
+              for high in (False, True)]
+    return [zipped(a, b, 2, high) for a, b in halves for high in (False, True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +116,8 @@ class DepthwiseKernel(StatementKernel):
         parts = -(-self._read(self.width) * self.block * GROUP // SEEN_BYTES)
         tiles = -(-self.width // self.columns)
         self.part = -(-tiles // min(parts, tiles)) * self.columns
+        # Registers of 128 bits: one of each of four rows becomes four, of four rows each.
+        self.zips = lanes == self.vectors == GROUP
 
     def describe(self) -> str:
         return (
@@ -138,6 +156,9 @@ class DepthwiseKernel(StatementKernel):
 
     def _gather(self, piece: Piece, seen: BufferVar, left: int, width: int) -> None:
         """Four rows of so many columns side by side; outside of the data lies the border."""
+        if self.zips:
+            self._zip(piece, seen, left, width)
+            return
         ib, made = self.ib, self.made
         top = piece.first * made.strides[0] - made.before[0]
         before = min(width, max(0, -left))
@@ -172,6 +193,41 @@ class DepthwiseKernel(StatementKernel):
             for place, row in enumerate(used):
                 with ib.if_scope(all_of(row >= 0, row < made.image[0])):
                     fill(before, inside, [row], place)
+
+    def _zip(self, piece: Piece, seen: BufferVar, left: int, width: int) -> None:
+        """The same, with the four bytes of each channel side by side already."""
+        ib, made, block = self.ib, self.made, self.block
+        top = piece.first * made.strides[0] - made.before[0]
+        before = min(width, max(0, -left))
+        inside = max(0, min(width, made.image[1] - left) - before)
+        border = build.const(made.border, made.data)
+        outside = Broadcast(border, block)
+
+        def row_of(column: Expr, number: int, is_inside: bool) -> Expr:
+            """A register of a row, which may lie above or below the data."""
+            if number >= self.used:
+                return outside
+            row = top + number
+            near_by = build.minimum(build.maximum(row, 0), made.image[0] - 1)
+            at = (piece.image, row if is_inside else near_by, column, piece.block * block)
+            found = self.data.vload(at, block)
+            has = Broadcast(all_of(row >= 0, row < made.image[0]), block)
+            return found if is_inside else Select(has, found, outside)
+
+        def fill(is_inside: bool) -> None:
+            with ib.for_range(0, inside, name="column") as column:
+                rows = [row_of(column + (left + before), n, is_inside) for n in range(GROUP)]
+                for n, four in enumerate(interleaved(rows, block)):
+                    seen[column + before, n, 0, 0] = four
+
+        for first, last in ((0, before), (before + inside, width)):
+            with ib.for_range(0, (last - first) * self.vectors, name="register") as register:
+                place = (first + register // self.vectors, register % self.vectors, 0, 0)
+                seen[place] = outside
+        with ib.if_scope(all_of(top >= 0, top + (self.used - 1) < made.image[0])):
+            fill(True)
+        with ib.else_scope():
+            fill(False)
 
     # ---- products ----
 
@@ -221,7 +277,7 @@ class DepthwiseKernel(StatementKernel):
         channels = tile.piece.block * self.vectors + vector
         for column in range(self._read(tile.columns)):
             rows = tile.seen.vload((tile.left * step + column, vector, 0, 0), GROUP * lanes)
-            four[0] = Shuffle((rows, none), turned)
+            four[0] = rows if self.zips else Shuffle((rows, none), turned)
             for row, result in np.ndindex(self.together, tile.columns):
                 tap = column - result * step
                 if not 0 <= tap < self.made.window[1]:
