@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1120,
     "micro": 3600,
     "model": 3750,
-    "op": 27920,
+    "op": 27976,
     "quantization": 2190,
     "relay": 11500,
     "rpc": 5060,
