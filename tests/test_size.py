@@ -30,7 +30,7 @@ BUDGET = {
     "model": 3750,
     "op": 28360,
     "quantization": 2190,
-    "relay": 11500,
+    "relay": 11770,
     "rpc": 5060,
     "runtime": 2260,
     "schedule": 16800,

@@ -13,12 +13,15 @@ from typing import Any
 import numpy as np
 
 from sterna.frontend.limits import MOST_WORK
+from sterna.frontend.open_shapes import UndecidedError
+from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, flatten_type
 from sterna.relay.arrays import from_numpy
 from sterna.relay.builders import builder
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, TupleGetItem, TupleWrapper
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, AnyOp
 from sterna.relay.passes.fold_constant import fold_one
+from sterna.relay.symbols import simplified_dim
 
 
 def type_of(expr: RelayExpr) -> TensorType:
@@ -120,8 +123,41 @@ def fields_of(expr: RelayExpr) -> list[RelayExpr]:
 
 
 def reshape(data: RelayExpr, shape: Sequence[Dim]) -> RelayExpr:
-    """Data in a shape whose numbers mean themselves; -1 is what is left."""
-    return call("reshape", data, tuple(shape), allowzero=-1 not in shape)
+    """Data in a shape whose numbers mean themselves; -1 or a dimension of which nothing is known is
+    what is left.
+    """
+    dims = tuple(-1 if isinstance(dim, AnyDim) else dim for dim in shape)
+    open_ones = sum(type(dim) is int and dim == -1 for dim in dims)
+    if open_ones > 1:
+        raise UndecidedError(
+            f"a shape with {open_ones} dimensions that are not known; give the inputs' shapes by "
+            "shape={name: (...)}"
+        )
+    return call("reshape", data, dims, allowzero=not open_ones)
+
+
+def size_of(shape: Sequence[Dim]) -> Dim:
+    """The number of elements of a shape; unknown where a dimension is."""
+    unknown = next((dim for dim in shape if isinstance(dim, AnyDim)), None)
+    if unknown is not None:
+        return unknown if len(shape) == 1 else AnyDim()
+    found: Dim = math.prod(dim for dim in shape if isinstance(dim, int))
+    for dim in shape:
+        found = found if isinstance(dim, int) else dim * found
+    return simplified_dim(found)
+
+
+def extent_of(data: RelayExpr, axis: int) -> RelayExpr:
+    """An extent as a number of the graph."""
+    extent = type_of(data).shape[axis]
+    if isinstance(extent, int):
+        return constant(extent, "int64")
+    return call("take", call("shape_of", data, dtype="int64"), constant(axis, "int64"), axis=0)
+
+
+def numbers_below(count: RelayExpr) -> RelayExpr:
+    """The numbers from 0 to before a count, which may be an extent."""
+    return call("arange", count, dtype="int64")
 
 
 def cast(data: RelayExpr, dtype: str) -> RelayExpr:

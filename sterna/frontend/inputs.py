@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from sterna.frontend.limits import count_of
-from sterna.frontend.open_shapes import OPEN, NamedDim, OpenShapeError
+from sterna.frontend.open_shapes import OPEN, NamedDim, OpenShapeError, open_dim
 from sterna.ir.expr import Expr
-from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType
 from sterna.relay.arrays import numpy_dtype
 from sterna.support.dtype import DataType
@@ -164,7 +163,7 @@ class Inputs:
 
     def _extent(self, dim: NamedDim, what: str) -> Dim:
         if isinstance(dim, str):
-            return self.extents.get(dim, AnyDim())
+            return self.extents[dim] if dim in self.extents else open_dim(dim)
         if dim < 0:
             raise ValueError(f"{what} has a dimension of the extent {dim}")
         return dim

@@ -12,10 +12,13 @@ import numpy as np
 from sterna.frontend.calls import type_of
 from sterna.frontend.limits import MOST_NUMBERS
 from sterna.frontend.open_shapes import UndecidedError
+from sterna.ir.types import Dim
 from sterna.relay.analysis import free_vars
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, Function, RelayExpr, Var
 from sterna.relay.interpreter import interpret
+from sterna.relay.symbolic_values import extents_in, symbolic_value
+from sterna.relay.symbols import simplified_dim
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 
@@ -138,10 +141,22 @@ class Node:
         """The whole numbers of an operand that must be known."""
         return self._few(self.array(place, what), what)
 
-    def static(self, place: int) -> tuple[int, ...] | RelayExpr:
-        """The whole numbers of an operand if they are known, else the operand."""
+    def static(self, place: int) -> tuple[Dim, ...] | RelayExpr:
+        """The numbers of an operand if they or extents that they are computed from are known.
+
+        Else the operand.
+        """
         value = self.decided(place)
-        return self[place] if value is None else tuple(self._few(value, f"operand {place}"))
+        if value is not None:
+            return tuple(self._few(value, f"operand {place}"))
+        numbers = symbolic_value(self[place])
+        return self[place] if numbers is None else tuple(numbers.ravel().tolist())
+
+    def sizes(self, place: int, what: str) -> tuple[Dim, ...]:
+        """The extents that an operand says; it may be told of some only which others they are."""
+        value = self.decided(place)
+        found = extents_in(self[place]) if value is None else None
+        return tuple(self.ints(place, what)) if found is None else tuple(found.ravel().tolist())
 
     def _few(self, value: Array, what: str) -> list[int]:
         """Whole numbers one by one: extents, axes and such."""
@@ -173,6 +188,10 @@ class Node:
     def open_shape(self, place: int = 0) -> tuple[int, ...]:
         """The shape of an operand, -1 for each extent that is not known."""
         return tuple(d if isinstance(d, int) else OPEN for d in type_of(self[place]).shape)
+
+    def dims(self, place: int = 0) -> tuple[Dim, ...]:
+        """The shape of an operand: numbers, and what stands for extents that are open."""
+        return tuple(simplified_dim(dim) for dim in type_of(self[place]).shape)
 
     def extents(self, axes: Iterable[int], place: int = 0) -> tuple[int, ...]:
         """The extents of some axes of an operand, which must be known; others may be open."""

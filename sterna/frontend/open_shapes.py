@@ -3,8 +3,9 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from sterna.ir import build
 from sterna.ir.types import Any as AnyDim
-from sterna.ir.types import Dim
+from sterna.ir.types import Dim, same_dim
 
 # A dimension: its size, or what the model calls it; OPEN for one without a name.
 NamedDim = int | str
@@ -16,6 +17,25 @@ def open_dim(dim: NamedDim) -> Dim:
     if isinstance(dim, int):
         return dim
     return AnyDim() if dim == OPEN else AnyDim(re.sub(r"\W", "_", dim))
+
+
+def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
+    """The shape of two tensors combined element by element; what runs tell may be 1."""
+    size = max(len(a), len(b))
+    left, right = ((1,) * (size - len(each)) + tuple(each) for each in (a, b))
+    return tuple(map(_broadcast, left, right))
+
+
+def _broadcast(a: Dim, b: Dim) -> Dim:
+    if same_dim(a, b) or (isinstance(b, int) and b == 1):
+        return a
+    if isinstance(a, int) and a == 1:
+        return b
+    if isinstance(a, int) and isinstance(b, int):
+        raise ValueError(f"extents {a} and {b} do not broadcast")
+    if isinstance(a, int) or isinstance(b, int):
+        return a if isinstance(a, int) else b
+    return build.select(build.equal(a, 1), b, a)
 
 
 class UndecidedError(ValueError):

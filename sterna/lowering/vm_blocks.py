@@ -4,10 +4,14 @@ Extents that only a run tells are symbols, and registers keep the shapes that bl
 them, so that a later block knows which extents of its operands are equal.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
+from sterna.ir.expr import Expr, variables_in
+from sterna.ir.expr import Var as ShapeVar
+from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import FuncType, TensorType, TupleType, Type, flatten_type
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
+from sterna.relay.passes.dynamic_to_static import dynamic_to_static
 from sterna.relay.symbols import Symbols, bindable
 from sterna.relay.traverse import post_order, rebuild, substitute
 
@@ -48,6 +52,8 @@ class Block:
 
     def function(self, body: RelayExpr) -> Function:
         """The block, all of whose symbols are extents of its parameters."""
+        for symbol in _symbols(body):
+            self._bind(symbol)
         kinds = [param.checked_type for param in self.params]
         found = bindable(kinds, self.symbols)
         params = [
@@ -56,6 +62,8 @@ class Block:
         ]
         changed: dict[Var, RelayExpr] = dict(zip(self.params, params, strict=True))
         made = Function(tuple(params), substitute(body, changed))
+        if not all(kind.is_symbolic for kind in _kinds(made)):
+            made = dynamic_to_static(made)  # shapes of parameters may tell what others are
         _expect_symbolic(made)
         return made
 
@@ -76,6 +84,17 @@ class Block:
             found = self._param(self.register_of(named), named.checked_type, named)
         self.inner[id(part)] = self.inner[id(named)] = found
         return found
+
+    def _bind(self, symbol: ShapeVar) -> None:
+        """A parameter that tells an extent which operators have as a number, if none does."""
+        def tells(kind: Type) -> bool:
+            return isinstance(kind, TensorType) and any(dim is symbol for dim in kind.shape)
+
+        if any(tells(param.checked_type) for param in self.params):
+            return
+        found = next((at for at, kind in sorted(self.shapes.items()) if tells(kind)), None)
+        if found is not None:
+            self._param(found, self.shapes[found], Var("shape"))
 
     def _holds(self, expr: RelayExpr) -> bool:
         named = self.named(expr)
@@ -99,6 +118,25 @@ class Block:
             self.params.append(var)
             self.arguments.append(register)
         return self.by_register[register]
+
+
+def _symbols(body: RelayExpr) -> list[ShapeVar]:
+    """The symbols of the extents that operators are given as numbers."""
+    found: dict[ShapeVar, None] = {}
+    for part in post_order(body):
+        if isinstance(part, Call) and part.attrs is not None:
+            for _, value in part.attrs.items():
+                for number in value if isinstance(value, tuple) else (value,):
+                    if isinstance(number, Expr) and not isinstance(number, AnyDim):
+                        found.update(dict.fromkeys(variables_in(number)))
+    return list(found)
+
+
+def _kinds(block: Function) -> Iterator[TensorType]:
+    """The types of all results of operators."""
+    for part in post_order(block.body):
+        if isinstance(part, Call):
+            yield from flatten_type(part.checked_type)
 
 
 def _expect_symbolic(block: Function) -> None:

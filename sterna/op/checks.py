@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 
 from sterna.ir import build
+from sterna.ir.expr import Select
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type, as_dim, same_dim, show_shape
 from sterna.relay.requirements import Requirement, require
@@ -81,7 +82,7 @@ def size_of(shape: Sequence[Dim]) -> Dim:
 
 def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
     """The dimension of two combined element by element; None if they do not fit."""
-    if same_dim(a, b) and not isinstance(a, AnyDim):
+    if same_dim(a, b) and not (isinstance(a, AnyDim) and a.name is None):
         return a
     if type(a) is int and a == 1:
         return b
@@ -94,6 +95,11 @@ def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
     require(Requirement(a, b, True, "a dimension"))
     if type(a) is int or type(b) is int:
         return a if type(a) is int else b
+    for whole, part in ((a, b), (b, a)):
+        if isinstance(whole, Select) and any(
+            same_dim(part, own) for own in (whole.then, whole.otherwise)
+        ):
+            return whole  # it was combined with this one before
     return build.select(build.equal(a, 1), b, a)
 
 

@@ -13,6 +13,7 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.op import call
+from sterna.relay.symbolic_values import symbolic_value
 
 MOST_DIMENSIONS = 64
 
@@ -53,6 +54,15 @@ def known_dims(value: DimsLike) -> tuple[Dim, ...] | None:
     return (found,) if isinstance(found, int | Expr) else found
 
 
+def open_dims(value: DimsLike) -> tuple[Dim, ...] | None:
+    """What `known_dims` finds, or the extents of operands' shapes that a value is computed from."""
+    found = known_dims(value)
+    if found is not None or not isinstance(value, RelayExpr):
+        return found
+    numbers = symbolic_value(value)
+    return None if numbers is None else tuple(numbers.ravel().tolist())
+
+
 def length_of(kind: Type, name: str) -> int:
     """How many numbers a one-dimensional operand of integers holds, which must be known."""
     vector = of_kind(tensor(kind, name, 1), name, "int", "uint")
@@ -69,12 +79,16 @@ def unknown_shape(rank: int) -> tuple[Dim, ...]:
     return tuple(AnyDim() for _ in range(rank))
 
 
-def to_static(name: str, attribute: str | Sequence[str]) -> ToStatic:
-    """The operator `name` with its last operands as attributes, once they are constants."""
+def to_static(
+    name: str, attribute: str | Sequence[str], read: Callable[[DimsLike], Any] = known
+) -> ToStatic:
+    """The operator `name` with its last operands as attributes, once they are constants, or
+    extents where the attributes may be.
+    """
     names = [attribute] if isinstance(attribute, str) else list(attribute)
 
     def convert(attrs: Attrs | None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
-        tensors, shapes = args[: -len(names)], [known(arg) for arg in args[-len(names) :]]
+        tensors, shapes = args[: -len(names)], [read(arg) for arg in args[-len(names) :]]
         if any(shape is None for shape in shapes):
             return None
         given = dict(attrs.items()) if attrs is not None else {}

@@ -55,8 +55,7 @@ PyTorch {version} describes {count} operators that take `{dtype}` on the CPU, wi
 (OpInfo). Up to {samples} of each were exported by `torch.export`, imported and run by
 {how}, and held against eager results with the tolerances of
 `torch.testing`, or against those of float64 where PyTorch's own are less exact: of {right}
-operators all these calls are right. Convolutions of 16-bit floats are rounded before their bias
-is added, those of PyTorch behind it. Of `empty` and its kin shapes and types are compared, of
+operators all these calls are right. Of `empty` and its kin shapes and types are compared, of
 eigenvectors and singular vectors what OpInfo says is the same for any sign.
 `python -m tests.frontend.torch_opinfo --dtype float32 --keep FOLDER` runs them, with
 `--of modules` and `--of "control flow"` PyTorch's samples of these; `python -m

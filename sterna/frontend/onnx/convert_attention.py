@@ -2,11 +2,26 @@
 
 import math
 
-from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of, reshape
+from sterna.frontend.calls import (
+    call,
+    cast,
+    constant,
+    dtype_of,
+    extent_of,
+    like,
+    numbers_below,
+    parts,
+    rank_of,
+    reshape,
+    size_of,
+    type_of,
+)
 from sterna.frontend.node import Result
 from sterna.frontend.onnx.convert_nn import HALVES, softmax_of
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.tensors import element_type
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import same_dim
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 
@@ -20,20 +35,23 @@ def attention(node: Node) -> Result:
     flat = rank_of(node[0]) == 3
     query = _split(node, 0, "q_num_heads") if flat else node[0]
     key, value = (_split(node, i, "kv_num_heads") if flat else node[i] for i in (1, 2))
-    past = node.shape(4)[2] if node.has(4) else 0
+    past = extent_of(node[4], 2) if node.has(4) else constant(0, "int64")
     if node.has(4) != node.has(5):
         raise ValueError("past_key and past_value come together")
     if node.has(4):
         key = call("concatenate", [node[4], key], axis=2)
         value = call("concatenate", [node[5], value], axis=2)
-    batch, heads, length, width = node.shape_of(query)
-    groups, reach = node.shape_of(key)[1:3]
+    heads, width = node.extents_of(query, (1, 3))
+    (groups,) = node.extents_of(key, (1,))
+    batch, _, length, _ = type_of(query).shape
+    reach = type_of(key).shape[2]
     if heads % groups:
         raise ValueError(f"{heads} heads of queries are not a multiple of {groups} heads of keys")
 
     own, given = dtype_of(query), node.attr("scale")
     scale = 1 / math.sqrt(width) if given is None else given
-    together = reshape(query, (batch, groups, heads // groups * length, width))
+    rows = size_of((heads // groups, length))
+    together = reshape(query, (batch, groups, rows, width))
     is_narrow = own in HALVES
     operands = [together, key]
     if is_narrow:
@@ -49,11 +67,12 @@ def attention(node: Node) -> Result:
         weights = call("where", reached, weights, like(0, weights))
 
     inner = own if dtype_of(value) == own else "float32"
-    rows = reshape(cast(weights, inner), (batch, groups, heads // groups * length, reach))
-    made = call("nn.batch_matmul", rows, cast(value, inner), transpose_a=False, transpose_b=False)
-    made = cast(reshape(made, (batch, heads, length, -1)), own)
+    shares = reshape(cast(weights, inner), (batch, groups, rows, reach))
+    made = call("nn.batch_matmul", shares, cast(value, inner), transpose_a=False, transpose_b=False)
+    (across,) = node.extents_of(value, (3,))
+    made = cast(reshape(made, (batch, heads, length, across)), own)
     if flat:
-        made = reshape(call("transpose", made, (0, 2, 1, 3)), (batch, length, -1))
+        made = reshape(call("transpose", made, (0, 2, 1, 3)), (batch, length, heads * across))
     shown = {_RAW: raw, _CAPPED: capped, _MASKED: masked, _WEIGHTS: weights}
     mode = node.attr("qk_matmul_output_mode", _RAW)
     if mode not in shown:
@@ -76,9 +95,10 @@ def _split(node: Node, place: int, name: str) -> RelayExpr:
 
 
 def _heads(node: Node, place: int, count: int) -> RelayExpr:
-    batch, length, whole = node.shape(place)
+    batch, length, _ = node.dims(place)
+    (whole,) = node.extents((2,), place)
     if whole % count:
-        raise ValueError(f"operand {place} of shape {node.shape(place)} is not of {count} heads")
+        raise ValueError(f"operand {place} of {whole} numbers in a row is not of {count} heads")
     heads = reshape(node[place], (batch, length, count, whole // count))
     return call("transpose", heads, (0, 2, 1, 3))
 
@@ -90,11 +110,10 @@ def _capped(scores: RelayExpr, cap: float) -> RelayExpr:
     return call("multiply", soft, like(cap, soft))
 
 
-def _masked(node: Node, scores: RelayExpr, past: int) -> tuple[RelayExpr, RelayExpr | None]:
+def _masked(node: Node, scores: RelayExpr, past: RelayExpr) -> tuple[RelayExpr, RelayExpr | None]:
     """Scores with the mask, and which queries reach a key at all; None if all do."""
-    length, reach = node.shape_of(scores)[2:]
-    seen = _visible(node, length, reach, past)
-    mask = _mask(node, reach)
+    seen = _visible(node, extent_of(scores, 2), extent_of(scores, 3), past)
+    mask = _mask(node, scores)
     reached = list(seen)
     if mask is not None:
         if dtype_of(mask) == "bool":
@@ -115,26 +134,24 @@ def _masked(node: Node, scores: RelayExpr, past: int) -> tuple[RelayExpr, RelayE
     return scores, None if _holds(some) else some
 
 
-def _visible(node: Node, length: int, reach: int, past: int) -> list[RelayExpr]:
+def _visible(
+    node: Node, length: RelayExpr, reach: RelayExpr, past: RelayExpr
+) -> list[RelayExpr]:
     """Which keys each query may see by its place, for all alike or for every batch."""
     left, right = node.attr("left_window_size", -1), node.attr("right_window_size", -1)
     if left < -1 or right < -1:
         raise ValueError(f"windows reach -1 or more keys, not {left} and {right}")
     right = 0 if node.attr("is_causal", 0) else right
-    places, keys = call("expand_dims", _numbers_to(length), 1), _numbers_to(reach)
+    places, keys = call("expand_dims", numbers_below(length), 1), numbers_below(reach)
     if not node.has(6):
-        first = call("add", places, constant(past, "int64"))
+        first = call("add", places, past)
         near = _window(first, keys, left, right)
         return [part for part in near if not _holds(part)]
-    if past:
+    if node.has(4):
         raise ValueError("nonpad_kv_seqlen is not for operands that have a past")
     count = reshape(cast(node[6], "int64"), (-1, 1, 1, 1))
-    first = call("add", call("subtract", count, constant(length, "int64")), places)
+    first = call("add", call("subtract", count, length), places)
     return [call("less", keys, count), *_window(first, keys, left, right)]
-
-
-def _numbers_to(end: int) -> RelayExpr:
-    return call("arange", constant(end, "int64"), dtype="int64")
 
 
 def _window(first: RelayExpr, keys: RelayExpr, left: int, right: int) -> list[RelayExpr]:
@@ -154,16 +171,20 @@ def _holds(condition: RelayExpr) -> bool:
     return isinstance(condition, Constant) and bool(to_numpy(condition.data).all())
 
 
-def _mask(node: Node, reach: int) -> RelayExpr | None:
+def _mask(node: Node, scores: RelayExpr) -> RelayExpr | None:
     """The mask, for keys that it does not mention such that they are not seen."""
     if not node.has(3):
         return None
-    mask, extents = node[3], node.shape(3)
-    if extents[-1] < reach:
-        hidden = constant(False) if dtype_of(mask) == "bool" else like(-math.inf, mask)
-        width = [(0, 0)] * (len(extents) - 1) + [(0, reach - extents[-1])]
-        mask = call("nn.pad", mask, tuple(width), hidden)
-    return mask
+    mask, have, reach = node[3], node.dims(3)[-1], type_of(scores).shape[-1]
+    if same_dim(have, reach) and not isinstance(reach, AnyDim):
+        return mask
+    hidden = constant(False) if dtype_of(mask) == "bool" else like(-math.inf, mask)
+    if isinstance(have, int) and isinstance(reach, int):
+        width = [(0, 0)] * (rank_of(mask) - 1) + [(0, max(0, reach - have))]
+        return call("nn.pad", mask, tuple(width), hidden)
+    keys = numbers_below(extent_of(scores, 3))
+    given = call("take", mask, keys, axis=rank_of(mask) - 1, mode="clip")
+    return call("where", call("less", keys, extent_of(mask, rank_of(mask) - 1)), given, hidden)
 
 
 @converter("LinearAttention")
@@ -171,14 +192,16 @@ def linear_attention(node: Node) -> list[RelayExpr]:
     """Heads lie side by side in the last dimension; decay and beta may have one number per head."""
     queries, keys = node.attr("q_num_heads"), node.attr("kv_num_heads")
     query = _heads(node, 0, queries)
-    width = node.shape_of(query)[3]
+    (width,) = node.extents_of(query, (3,))
     decay = _heads(node, 4, keys) if node.has(4) else None
-    beta = _heads(node, 5, node.shape(5)[2]) if node.has(5) else None
+    beta = _heads(node, 5, node.extents((2,), 5)[0]) if node.has(5) else None
     made = call(
         "nn.linear_attention", query, _heads(node, 1, keys), _heads(node, 2, keys), node.get(3),
         decay, beta, update_rule=node.attr("update_rule", "gated_delta"),
         scale=node.attr("scale", 0.0) or 1 / math.sqrt(width),
     )
     result, state = parts(made, 2)
-    batch, length = node.shape()[:2]
-    return [reshape(call("transpose", result, (0, 2, 1, 3)), (batch, length, -1)), state]
+    batch, length, _ = node.dims()
+    heads, across = node.extents_of(result, (1, 3))
+    turned = call("transpose", result, (0, 2, 1, 3))
+    return [reshape(turned, (batch, length, heads * across)), state]

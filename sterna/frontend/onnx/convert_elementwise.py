@@ -1,6 +1,5 @@
 """Operators that work on every element by itself."""
 
-import math
 from functools import reduce
 from typing import Any
 
@@ -15,6 +14,7 @@ from sterna.frontend.calls import (
     like,
     rank_of,
     reshape,
+    size_of,
     type_of,
 )
 from sterna.frontend.onnx import tensors
@@ -270,6 +270,7 @@ def constant_of_shape(node: Node) -> RelayExpr:
     number = np.zeros(1, "float32") if value is None else value
     fill = constant(number.reshape(()))
     shape = node.static(0)
-    if isinstance(shape, tuple) and math.prod(shape) <= 1 << 16:
+    size = size_of(shape) if isinstance(shape, tuple) else None
+    if isinstance(size, int) and size <= 1 << 16:
         return constant(np.full(shape, number.reshape(())))
     return call("full", fill, shape, dtype=dtype_of(fill))

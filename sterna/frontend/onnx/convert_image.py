@@ -6,10 +6,11 @@ from typing import Any
 
 import ml_dtypes
 
-from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of, reshape
-from sterna.frontend.node import OPEN
+from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of, reshape, size_of
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import LAYOUT
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, same_dim
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
 
@@ -21,7 +22,7 @@ _METHOD = {"nearest": "nearest_neighbor", "linear": "linear", "bilinear": "linea
 class _Axis:
     """How one axis changes."""
 
-    extent: int
+    extent: Dim
     """Its elements in the result."""
     scale: float | None = None
     """Elements of the result per element, where that is not the ratio of both extents."""
@@ -37,7 +38,7 @@ def upsample(node: Node) -> RelayExpr:
     if scales is None:
         scales = [1.0, 1.0, node.attr("height_scale"), node.attr("width_scale")]
     changes = [_Axis(_scaled(node, e, s), s)
-               for e, s in zip(node.open_shape(), scales, strict=True)]
+               for e, s in zip(node.dims(), scales, strict=True)]
     attrs = {"method": _method(node), "rounding_method": "floor",
              "coordinate_transformation_mode": "asymmetric"}
     return _resized(node, changes, attrs)
@@ -62,10 +63,10 @@ def resize(node: Node) -> RelayExpr:
     return _resized(node, _changes(node), attrs)
 
 
-def _scaled(node: Node, extent: int, scale: float) -> int:
+def _scaled(node: Node, extent: Dim, scale: float) -> Dim:
     """The extent of the result; one that is not known may only stay as it is."""
-    if extent == OPEN:
-        return OPEN if scale == 1 else math.floor(node.shape()[0] * scale)
+    if type(extent) is not int:
+        return extent if scale == 1 else math.floor(node.shape()[0] * scale)
     return math.floor(extent * scale)
 
 
@@ -78,7 +79,7 @@ def _method(node: Node) -> str:
 
 def _changes(node: Node) -> list[_Axis]:
     """What scales, sizes and the region of interest say about all axes."""
-    shape = node.open_shape()
+    shape = node.dims()
     made = [_Axis(extent) for extent in shape]
     axes = axes_below(node.attr("axes"), len(shape))
     if node.attr("coordinate_transformation_mode") == "tf_crop_and_resize":
@@ -92,36 +93,49 @@ def _changes(node: Node) -> list[_Axis]:
             made[axis].scale = float(scale)
             made[axis].extent = _scaled(node, shape[axis], float(scale))
         return made
-    sizes = dict(zip(axes, node.ints(3, "sizes"), strict=True))
-    node.extents(sizes)
+    wanted = dict(zip(axes, node.sizes(3, "sizes"), strict=True))
+    sizes = {axis: _number(node, size) for axis, size in wanted.items()
+             if type(shape[axis]) is int or not _is_kept(shape[axis], size)}
+    extents = dict(zip(sizes, node.extents(sizes), strict=True))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     if policy not in ("stretch", "not_larger", "not_smaller"):
         raise ValueError(
             f"keep_aspect_ratio_policy is stretch, not_larger or not_smaller, not {policy}"
         )
-    scales = [size / shape[axis] for axis, size in sizes.items()]
+    scales = [size / extents[axis] for axis, size in sizes.items()]
+    if len(sizes) < len(wanted) and policy != "stretch":
+        node.shape()  # its other axes would keep the ratio as well
     for axis, size in sizes.items():
         made[axis].extent = size
         if policy != "stretch":
             scale = min(scales) if policy == "not_larger" else max(scales)
             made[axis].scale = scale
-            made[axis].extent = math.floor(scale * shape[axis] + 0.5)
+            made[axis].extent = math.floor(scale * extents[axis] + 0.5)
     return made
+
+
+def _is_kept(extent: Dim, size: Dim) -> bool:
+    """Whether an open extent is known to be a size."""
+    return size is extent or (not isinstance(extent, AnyDim) and same_dim(extent, size))
+
+
+def _number(node: Node, size: Dim) -> int:
+    """A size of an axis that changes, which must be known."""
+    return size if isinstance(size, int) else node.shape()[0]
 
 
 def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayExpr:
     """Data with the axes resized that change; if not all at once, then one after the other."""
-    data, shape = node[0], list(node.open_shape())
+    data, shape = node[0], list(node.dims())
     rank = len(shape)
     whole = (0.0, 1.0)
     moved = [
         axis for axis, to in enumerate(changes)
-        if to.extent != shape[axis] or to.scale not in (None, 1.0) or to.region != whole
+        if not same_dim(to.extent, shape[axis]) or to.scale not in (None, 1.0) or to.region != whole
     ]
     if not moved:
         return data
-    is_reshaped = "exclude_outside" not in attrs and shape.count(OPEN) == 1 and 0 not in shape
-    node.extents(range(min(moved) if is_reshaped else 0, rank))
+    node.extents(moved if "exclude_outside" in attrs else range(min(moved), rank))
     own = dtype_of(data)
     rounds = attrs["method"] != "nearest_neighbor" and not own.startswith(("float", "bfloat"))
     exact = "float32" if own in ("bool", "int8", "uint8", "int16", "uint16") else "float64"
@@ -139,10 +153,10 @@ def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayEx
 
 
 def _options(
-    axes: list[int], shape: list[int], changes: list[_Axis], attrs: dict[str, Any]
+    axes: list[int], shape: list[Dim], changes: list[_Axis], attrs: dict[str, Any]
 ) -> dict[str, Any]:
     """What operators that resize ask about these axes."""
-    scales = [changes[axis].scale or changes[axis].extent / shape[axis] for axis in axes]
+    scales = [changes[axis].scale or _ratio(changes[axis].extent, shape[axis]) for axis in axes]
     made: dict[str, Any] = {"size": tuple(changes[axis].extent for axis in axes), **attrs}
     if "exclude_outside" in attrs:
         made["axes"] = tuple(axes)
@@ -153,8 +167,13 @@ def _options(
     return made
 
 
+def _ratio(result: Dim, extent: Dim) -> float:
+    assert isinstance(result, int) and isinstance(extent, int)
+    return result / extent
+
+
 def _stretched(
-    data: RelayExpr, axes: list[int], shape: list[int], changes: list[_Axis],
+    data: RelayExpr, axes: list[int], shape: list[Dim], changes: list[_Axis],
     attrs: dict[str, Any],
 ) -> RelayExpr:
     """Up to three axes resized as those of images."""
@@ -164,8 +183,7 @@ def _stretched(
     in_place = order == list(range(rank))
     moved = data if in_place else call("transpose", data, tuple(order))
     others = [shape[a] for a in rest]
-    planes = OPEN if OPEN in others else math.prod(others)
-    flat = reshape(moved, (1, planes, *(shape[a] for a in axes)))
+    flat = reshape(moved, (1, size_of(others), *(shape[a] for a in axes)))
     made = call(f"image.resize{count}d", flat, layout=LAYOUT[count],
                 **_options(axes, shape, changes, attrs))
     sizes = (*others, *(changes[a].extent for a in axes))
@@ -198,7 +216,7 @@ def grid_sample(node: Node) -> RelayExpr:
 
 @converter("AffineGrid")
 def affine_grid(node: Node) -> RelayExpr:
-    size = tuple(node.ints(1, "size")[2:])
+    size = tuple(_number(node, extent) for extent in node.sizes(1, "size")[2:])
     corners = bool(node.attr("align_corners", 0))
     made = call("image.affine_grid", node[0], target_shape=size, align_corners=corners)
     rank = len(size)

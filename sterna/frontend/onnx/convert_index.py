@@ -8,6 +8,8 @@ from sterna.frontend.calls import (
     cast,
     constant,
     dtype_of,
+    extent_of,
+    numbers_below,
     parts,
     rank_of,
     reshape,
@@ -64,7 +66,7 @@ def scatter_nd(node: Node) -> RelayExpr:
 def tensor_scatter(node: Node) -> RelayExpr:
     """Slices of a cache replaced, for every batch from an index of its own on."""
     cache, update = node[0], node[1]
-    extents, length = node.shape(1), node.shape(0)
+    extents = node.dims(1)
     rank = len(extents)
     axis = axis_below(node.attr("axis", -2), rank)
     if axis == 0:
@@ -72,15 +74,14 @@ def tensor_scatter(node: Node) -> RelayExpr:
     mode = node.attr("mode", "linear")
     if mode not in ("linear", "circular"):
         raise ValueError(f"mode is linear or circular, not {mode}")
-    shape = [1] * rank
-    shape[axis] = extents[axis]
-    at = reshape(call("arange", constant(extents[axis], "int64"), dtype="int64"), shape)
+    shape = [-1 if place == axis else 1 for place in range(rank)]
+    at = reshape(numbers_below(extent_of(update, axis)), shape)
     if node.has(2):
-        first = reshape(cast(node[2], "int64"), (extents[0], *[1] * (rank - 1)))
-        at = call("add", first, at)
+        at = call("add", reshape(cast(node[2], "int64"), (-1, *[1] * (rank - 1))), at)
     if mode == "circular":
-        at = call("floor_mod", at, constant(length[axis], "int64"))
-    return call("scatter_elements", cache, call("broadcast_to", at, extents), update, axis=axis)
+        at = call("floor_mod", at, extent_of(cache, axis))
+    at = call("add", at, call("zeros_like", cast(update, "int64")))
+    return call("scatter_elements", cache, at, update, axis=axis)
 
 
 @converter("OneHot")

@@ -77,7 +77,7 @@ def _kept_scan(
     backwards: Sequence[int],
 ) -> KeptLoop | None:
     """A long scan as a loop of the virtual machine; None if it is short or its states change."""
-    lengths = {node.shape_of(x)[axis] for x, axis in zip(data, axes, strict=True)}
+    lengths = {node.extents_of(x, (axis,))[0] for x, axis in zip(data, axes, strict=True)}
     length = min(lengths)
     if len(lengths) != 1 or length <= SHORT_SCAN:
         return None
@@ -107,7 +107,7 @@ def _scanned(
     backwards: Sequence[int],
 ) -> tuple[list[RelayExpr], list[list[RelayExpr]]]:
     """The last states, and what each step gave beside them."""
-    lengths = {node.shape_of(x)[axis] for x, axis in zip(data, axes, strict=True)}
+    lengths = {node.extents_of(x, (axis,))[0] for x, axis in zip(data, axes, strict=True)}
     if len(lengths) != 1:
         raise ValueError(f"its sequences have lengths {sorted(lengths)}, not one")
     (length,) = lengths

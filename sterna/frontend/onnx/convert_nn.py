@@ -1,6 +1,5 @@
 """Layers of neural networks: convolutions, poolings, normalisations, softmax."""
 
-import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,10 @@ from sterna.frontend.calls import (
     parts,
     rank_of,
     reshape,
+    size_of,
     type_of,
 )
-from sterna.frontend.node import OPEN, Result
+from sterna.frontend.node import Result
 from sterna.frontend.onnx.host_nodes import TEXT
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import (
@@ -297,15 +297,10 @@ def softmax_of_rows(node: Node) -> RelayExpr:
     axis = axis_below(node.attr("axis", 1), rank)
     if axis == rank - 1:
         return call(_SOFTMAX[node.kind], data, axis=axis)
-    row = node.extents(range(axis, rank))
-    if all(extent == 1 for extent in row[1:]):
+    extents = node.dims()
+    if all(isinstance(extent, int) and extent == 1 for extent in extents[axis + 1 :]):
         return call(_SOFTMAX[node.kind], data, axis=axis)
-    extents = node.open_shape()
-    is_open = extents.count(OPEN) == 1 and 0 not in extents
-    if not is_open:
-        extents = node.shape()
-    count = OPEN if is_open else math.prod(extents[:axis])
-    rows = reshape(data, (count, math.prod(row)))
+    rows = reshape(data, (size_of(extents[:axis]), size_of(extents[axis:])))
     return reshape(call(_SOFTMAX[node.kind], rows, axis=1), extents)
 
 
@@ -363,7 +358,7 @@ def softmax_cross_entropy(node: Node) -> Result:
 
 
 def _loss(node: Node, predictions: RelayExpr) -> RelayExpr:
-    classes = node.shape()[1]
+    (classes,) = node.extents([1])
     weights = node.get(2) or call("full", like(1, predictions), (classes,))
     ignored = node.attr("ignore_index", -1 - (1 << 30))
     how = node.attr("reduction", "mean")

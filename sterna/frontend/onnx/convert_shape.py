@@ -1,6 +1,7 @@
 """Operators that move elements or change a tensor's shape."""
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -8,17 +9,22 @@ from sterna.frontend.calls import (
     axes_below,
     axis_below,
     call,
+    call_unfolded,
     cast,
     constant,
     dtype_of,
+    extent_of,
     like,
     parts,
     rank_of,
     reshape,
+    size_of,
     type_of,
 )
-from sterna.frontend.node import OPEN
 from sterna.frontend.onnx.node import Node, converter
+from sterna.frontend.open_shapes import broadcast_shapes
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim, same_dim
 from sterna.relay.expr import RelayExpr
 
 
@@ -56,9 +62,9 @@ def reshape_to(node: Node) -> RelayExpr:
     return call("reshape", node[0], shape, allowzero=zero)
 
 
-def _target(shape: tuple[int, ...]) -> tuple[int, ...]:
+def _target(shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """Relay gives numbers below -1 meanings that ONNX has not."""
-    if min(shape, default=0) < -1:
+    if any(isinstance(extent, int) and extent < -1 for extent in shape):
         raise ValueError(f"the shape {shape} has an extent below -1")
     return shape
 
@@ -68,13 +74,10 @@ def flatten(node: Node) -> RelayExpr:
     data, axis = node[0], node.attr("axis", 1)
     if axis == 1 and rank_of(data) > 1:
         return call("nn.batch_flatten", data)
-    extents = node.open_shape()
+    extents = node.dims()
     if axis != len(extents):
         axis = axis_below(axis, len(extents))
-    sides = extents[:axis], extents[axis:]
-    if OPEN in extents and (0 in extents or all(OPEN in side for side in sides)):
-        extents = node.shape()  # says what is missing
-    return reshape(data, tuple(OPEN if OPEN in side else math.prod(side) for side in sides))
+    return reshape(data, (size_of(extents[:axis]), size_of(extents[axis:])))
 
 
 @converter("Squeeze")
@@ -113,7 +116,7 @@ def split(node: Node) -> list[RelayExpr]:
     extent = type_of(node[0]).shape[axis]
     if sizes is None:
         if type(extent) is not int:
-            raise ValueError(f"it splits axis {axis}, whose extent is not known; give shape=")
+            return _open_parts(node[0], axis, count)
         one = -(-extent // count)
         sizes = [one] * (count - 1) + [extent - one * (count - 1)]
     if len(sizes) != count or any(size < 0 for size in sizes):
@@ -126,6 +129,19 @@ def split(node: Node) -> list[RelayExpr]:
     return parts(call("split", node[0], cuts, axis=axis), count)
 
 
+def _open_parts(data: RelayExpr, axis: int, count: int) -> list[RelayExpr]:
+    """Equal parts of an axis whose extent the run tells; the last one may be smaller."""
+    extent = reshape(extent_of(data, axis), (1,))
+    more = call("add", extent, constant([count - 1], "int64"))
+    one = call("floor_divide", more, constant([count], "int64"))
+    ends = [call("multiply", one, constant([place], "int64")) for place in range(count)]
+    step = constant([1], "int64")
+    return [
+        call("strided_slice", data, begin, end, step, axes=(axis,))
+        for begin, end in pairwise([*ends, extent])
+    ]
+
+
 @converter("Slice", until=9)
 def slice_by_attributes(node: Node) -> RelayExpr:
     starts, ends = node.attr("starts"), node.attr("ends")
@@ -136,7 +152,7 @@ def slice_by_attributes(node: Node) -> RelayExpr:
 @converter("Slice", since=10)
 def slice_to(node: Node) -> RelayExpr:
     begin, end = node.static(1), node.static(2)
-    strides = node.static(4) if node.has(4) else None
+    strides = _strides(node) if node.has(4) else None
     axes = tuple(node.ints(3, "axes")) if node.has(3) else None
     if all(isinstance(given, tuple) for given in (begin, end, strides or ())):
         own = axes or tuple(range(len(begin)))  # type: ignore[arg-type]
@@ -152,19 +168,26 @@ def slice_to(node: Node) -> RelayExpr:
     return call("strided_slice", node[0], *given, axes=axes)
 
 
+def _strides(node: Node) -> tuple[int, ...] | RelayExpr:
+    known = node.decided(4)
+    return node[4] if known is None else tuple(node.ints(4, "steps"))
+
+
 def _cut_backwards(
-    node: Node, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...],
+    node: Node, begin: tuple[Dim, ...], end: tuple[Dim, ...], strides: tuple[int, ...],
     axes: tuple[int, ...],
 ) -> RelayExpr:
     """Slices of which some go backwards: from the last one to and with the first by an end that
     lies before the front, which begin and end are held to here.
     """
-    extents = node.shape()
+    extents = node.dims()
     firsts, lasts = list(begin), list(end)
     for place, (axis, stride) in enumerate(zip(axes, strides, strict=True)):
-        if stride < 0:
-            extent = extents[axis]
-            first, last = firsts[place], lasts[place]
+        extent, first, last = extents[axis], firsts[place], lasts[place]
+        if stride < 0 and isinstance(first, int) and isinstance(last, int):
+            if not isinstance(extent, int):
+                firsts[place], lasts[place] = max(first, -_FAR), max(last, -_FAR)
+                continue
             first = min(first + extent if first < 0 else first, extent - 1)
             last = max(last + extent if last < 0 else last, -1)
             firsts[place] = first
@@ -174,11 +197,14 @@ def _cut_backwards(
 
 @converter("Expand")
 def expand(node: Node) -> RelayExpr:
-    wanted = node.static(1)
-    if not isinstance(wanted, tuple):
-        return call("broadcast_to", node[0], wanted)
-    target = np.broadcast_shapes(node.shape(), wanted)
-    return node[0] if target == node.shape() else call("broadcast_to", node[0], target)
+    """Both shapes are broadcast: dimensions of the tensor may be larger than those wanted."""
+    wanted, have = node.static(1), node.dims()
+    if not isinstance(wanted, tuple) or any(isinstance(dim, AnyDim) for dim in have):
+        filled = call_unfolded("full", constant(True), wanted, dtype="bool")
+        return call("where", filled, node[0], node[0])
+    target = broadcast_shapes(have, wanted)
+    return node[0] if len(have) == len(target) and all(map(same_dim, have, target)) else call(
+        "broadcast_to", node[0], target)
 
 
 @converter("Tile")
@@ -213,6 +239,8 @@ def _pad(node: Node, pads: list[int], value: RelayExpr) -> RelayExpr:
     return call("nn.pad", node[0], tuple(width), value, pad_mode=mode)
 
 
+# Further than any tensor reaches.
+_FAR = 2**31 - 1
 # Longer ranges are computed when the model runs.
 SMALL_RANGE = 1 << 17
 
@@ -258,19 +286,33 @@ def reverse_sequence(node: Node) -> RelayExpr:
 
 @converter("CenterCropPad")
 def center_crop_pad(node: Node) -> RelayExpr:
-    data, extents, wanted = node[0], node.shape(), node.ints(1, "shape")
+    data, extents, wanted = node[0], node.dims(), node.ints(1, "shape")
     axes = axes_below(node.attr("axes"), len(extents))
-    width, begin, end = [(0, 0)] * len(extents), [0] * len(extents), list(extents)
+    width = [(0, 0)] * len(extents)
     for axis, target in zip(axes, wanted, strict=True):
         extent = extents[axis]
-        if target > extent:
+        if not isinstance(extent, int):
+            data = _centred(data, axis, target)
+        elif target > extent:
             before = (target - extent) // 2
             width[axis] = (before, target - extent - before)
         else:
-            begin[axis] = (extent - target) // 2
-            end[axis] = begin[axis] + target
-    cut = call("strided_slice", data, tuple(begin), tuple(end))
-    return call("nn.pad", cut, tuple(width), like(0, data))
+            begin = (extent - target) // 2
+            data = call("strided_slice", data, (begin,), (begin + target,), axes=(axis,))
+    return call("nn.pad", data, tuple(width), like(0, data))
+
+
+def _centred(data: RelayExpr, axis: int, target: int) -> RelayExpr:
+    """An axis whose extent the run tells, cropped or padded with zeros to another extent."""
+    extent = extent_of(data, axis)
+    more = call("subtract", extent, constant(target, "int64"))
+    first = call("trunc_divide", more, constant(2, "int64"))
+    places = call("add", constant(np.arange(target)), first)
+    inside = call("logical_and", call("greater_equal", places, constant(0, "int64")),
+                  call("less", places, extent))
+    shape = [-1 if place == axis else 1 for place in range(rank_of(data))]
+    taken = call("take", data, places, axis=axis, mode="clip")
+    return call("where", reshape(inside, shape), taken, like(0, data))
 
 
 @converter("Col2Im")

@@ -46,11 +46,23 @@ def conv(
         f"nn.conv{rank}d", data, weight, strides=per_axis(stride, rank),
         padding=_padding(padding, kernel, widths), dilation=widths, groups=groups,
         channels=channels, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
-        kernel_layout=KERNEL[rank],
+        kernel_layout=KERNEL[rank], **_summed_in(data, bias),
     )
     if bias is not None:
-        made = call("nn.bias_add", made, quantized_bias(input, weight, bias), axis=1)
+        made = _with_bias(made, quantized_bias(input, weight, bias), dtype_of(data))
     return squeeze(made, 0) if alone else made
+
+
+def _summed_in(data: RelayExpr, bias: RelayExpr | None) -> dict[str, str]:
+    """Sums of 16-bit products that get a bias are rounded behind it, as PyTorch does."""
+    narrow = bias is not None and dtype_of(data) in ("float16", "bfloat16")
+    return {"out_dtype": "float32"} if narrow else {}
+
+
+def _with_bias(sums: RelayExpr, bias: RelayExpr, dtype: str) -> RelayExpr:
+    if dtype not in ("float16", "bfloat16"):
+        return call("nn.bias_add", sums, bias, axis=1)
+    return cast(call("nn.bias_add", sums, cast(bias, "float32"), axis=1), dtype)
 
 
 def _padding(
@@ -79,8 +91,9 @@ def conv_transpose(
         padding=per_axis(padding, rank) * 2, dilation=per_axis(dilation, rank), groups=groups,
         channels=per_group * groups, kernel_size=tuple(kernel), data_layout=LAYOUT[rank],
         kernel_layout=TRANSPOSED[rank], output_padding=per_axis(output_padding, rank),
+        **_summed_in(data, bias),
     )
-    made = made if bias is None else call("nn.bias_add", made, bias, axis=1)
+    made = made if bias is None else _with_bias(made, bias, dtype_of(data))
     return squeeze(made, 0) if alone else made
 
 

@@ -13,9 +13,10 @@ import numpy as np
 
 from sterna.ir.build import as_expr, cast, const, logical_or, maximum, minimum, select
 from sterna.ir.expr import Expr
-from sterna.ir.types import TensorType, Type
+from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
 from sterna.op.elementwise import Numbers
+from sterna.op.indexing import dims_of
 from sterna.op.interpolation import (
     FLOAT64,
     INT32,
@@ -84,13 +85,15 @@ def _infer(attrs: SmoothResizeAttrs, data: Type) -> TensorType:
     return TensorType(tuple(shape), DataType(attrs.out_dtype or kind.dtype))
 
 
-def _scalings(attrs: SmoothResizeAttrs, shape: Sequence[int]) -> dict[int, Scaling]:
+def _scalings(attrs: SmoothResizeAttrs, shape: Sequence[Dim]) -> dict[int, Scaling]:
     count = len(attrs.axes)
     made = {}
     for place, axis in enumerate(attrs.axes):
         own = axis_of(axis, len(shape))
+        extent = shape[own]
+        assert isinstance(extent, int)
         made[own] = Scaling(
-            shape[own], attrs.size[place], method_of(attrs.method),
+            extent, attrs.size[place], method_of(attrs.method),
             attrs.coordinate_transformation_mode, alpha=attrs.cubic_alpha,
             exclude=attrs.exclude_outside,
             region=(attrs.roi[place], attrs.roi[count + place]) if attrs.roi else (0.0, 1.0),
@@ -178,7 +181,7 @@ def _weight(
 
 def _compute(attrs: SmoothResizeAttrs, out: TensorType, data: Tensor) -> Tensor:
     dtype = wide(data.dtype) if data.dtype.is_float else FLOAT32
-    scalings = _scalings(attrs, TensorType(data.shape).concrete_shape)
+    scalings = _scalings(attrs, dims_of(data))
     made, last = data, data.ndim - 1
     for place, (axis, scaling) in enumerate(scalings.items()):
         rows = [*scalings][place + 1 :] == [last]

@@ -10,6 +10,7 @@ import numpy as np
 
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike
+from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import broadcast_shapes, expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
@@ -207,7 +208,7 @@ def _linear_attention(
 def _zeros(key: RelayExpr, value: RelayExpr) -> RelayExpr:
     k, v = tensor(key.checked_type, "key", 4), tensor(value.checked_type, "value", 4)
     shape = (*k.shape[:2], k.shape[3], v.shape[3])
-    if not all(type(extent) is int for extent in shape):
+    if any(isinstance(extent, AnyDim) for extent in shape):
         raise ValueError(f"the state's shape {shape} is not known; give a state")
     return call("zeros", shape=shape, dtype=str(v.dtype))
 

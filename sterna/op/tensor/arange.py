@@ -8,15 +8,17 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import FLOAT32, Expr
 from sterna.ir.types import Any as AnyDim
-from sterna.ir.types import TensorType, Type
+from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.op.dynamic import known, to_static
+from sterna.op.dynamic import known, open_dims, to_static
 from sterna.op.tensor.convert import convert
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, RelayExprLike, const
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.relay.symbolic_values import is_extent
+from sterna.relay.symbols import simplified_dim
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 
@@ -25,9 +27,9 @@ from sterna.te import Tensor, compute
 class ArangeAttrs(Attrs):
     """Of arange."""
 
-    start: int | float
-    stop: int | float
-    step: int | float
+    start: int | float | Expr
+    stop: int | float | Expr
+    step: int | float | Expr
     dtype: DataType = DataType("float32")
 
 
@@ -36,6 +38,18 @@ class DynArangeAttrs(Attrs):
     """Of dyn.arange."""
 
     dtype: DataType = DataType("float32")
+
+
+def _open_length(start: Any, stop: Any, step: Any) -> Dim:
+    """How many numbers lie between extents."""
+    if not isinstance(step, int):
+        raise ValueError("the step of numbers up to an extent must be known")
+    if step == 0:
+        raise ValueError("step is not 0")
+    span = stop - start if step > 0 else start - stop
+    if is_extent(span):
+        return simplified_dim((span + (abs(step) - 1)) // abs(step))
+    return simplified_dim(build.maximum((span + (abs(step) - 1)) // abs(step), 0))
 
 
 def _length(start: int | float, stop: int | float, step: int | float) -> int:
@@ -49,7 +63,9 @@ def _length(start: int | float, stop: int | float, step: int | float) -> int:
 
 
 def _infer(attrs: ArangeAttrs) -> TensorType:
-    return TensorType((_length(attrs.start, attrs.stop, attrs.step),), attrs.dtype)
+    given: Any = (attrs.start, attrs.stop, attrs.step)
+    is_open = any(isinstance(number, Expr) for number in given)
+    return TensorType(((_open_length if is_open else _length)(*given),), attrs.dtype)
 
 
 def _steps(start: Expr, step: Expr, out: TensorType) -> Tensor:
@@ -68,7 +84,9 @@ def _compute(attrs: ArangeAttrs, out: TensorType) -> Tensor:
     return _steps(_constant(attrs.start, out), _constant(attrs.step, out), out)
 
 
-def _constant(number: int | float, out: TensorType) -> Expr:
+def _constant(number: int | float | Expr, out: TensorType) -> Expr:
+    if isinstance(number, Expr):
+        return number
     whole = isinstance(number, int) and out.dtype.is_integer
     return build.const(number, out.dtype if whole else "float64")
 
@@ -99,7 +117,10 @@ def _arange(
 
 
 def _scalar(value: Any) -> Any:
+    """A number, or an extent of an operand's shape that it is computed from."""
     found = known(value)
+    if found is None:
+        found = open_dims(value)
     return found[0] if isinstance(found, tuple) and len(found) == 1 else found
 
 
@@ -109,7 +130,8 @@ register(OpRecord(
     attrs=ArangeAttrs,
     infer=_infer,
     compute=_compute,
-    reference=lambda attrs: _numbers(attrs.start, attrs.stop, attrs.step, attrs.dtype),
+    reference=lambda attrs: _numbers(
+        attrs.start, attrs.stop, attrs.step, attrs.dtype),
     builder=_arange,
     pattern=INJECTIVE,
     mixed_precision="never",
@@ -137,7 +159,7 @@ register(OpRecord(
     compute=lambda attrs, out, start, stop, step: _steps(start(), step(), out),
     reference=lambda attrs, start, stop, step: _numbers(
         start.item(), stop.item(), step.item(), attrs.dtype),
-    to_static=to_static("arange", ["start", "stop", "step"]),
+    to_static=to_static("arange", ["start", "stop", "step"], _scalar),
     pattern=INJECTIVE,
     mixed_precision="never",
     cases=[

@@ -8,7 +8,15 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import broadcast_dims, of_kind, tensor
-from sterna.op.dynamic import DimsLike, known_dims, length_of, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import (
+    DimsLike,
+    known_dims,
+    length_of,
+    open_dims,
+    tensor_type,
+    to_static,
+    unknown_shape,
+)
 from sterna.op.indexing import dims_of, is_one
 from sterna.op.tensor.reshape import same_shape
 from sterna.relay.arrays import Array
@@ -66,7 +74,7 @@ def _compute(attrs: BroadcastToAttrs | None, out: TensorType, data: Tensor, *_: 
 
 def _broadcast_to(data: RelayExprLike, shape: DimsLike) -> Any:
     """data repeated along its dimensions of 1 and along new first ones, until it has a shape."""
-    dims = known_dims(shape)
+    dims = open_dims(shape)
     if dims is None:
         return make("dyn.broadcast_to", data, shape)
     return make("broadcast_to", data, shape=dims)
@@ -105,7 +113,7 @@ register(OpRecord(
     infer=_infer_dyn,
     compute=_compute,
     reference=lambda attrs, data, shape: np.broadcast_to(data, tuple(shape)),
-    to_static=to_static("broadcast_to", "shape"),
+    to_static=to_static("broadcast_to", "shape", open_dims),
     pattern=INJECTIVE,
     cases=[Case(((3, 1), np.array([2, 3, 4])))],
     doc="broadcast_to a shape that is computed.",

@@ -8,7 +8,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import tensor
-from sterna.op.dynamic import DimsLike, known_dims, length_of, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, length_of, open_dims, tensor_type, to_static, unknown_shape
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
@@ -52,7 +52,7 @@ def _full(fill_value: RelayExprLike, shape: DimsLike = (), dtype: str = "") -> A
     if not isinstance(fill_value, RelayExpr):
         fill_value = const(fill_value, dtype or None)
     kind = dtype or str(tensor_type(fill_value).dtype)
-    dims = known_dims(shape)
+    dims = open_dims(shape)
     if dims is None:
         return make("dyn.full", fill_value, shape, dtype=kind)
     return make("full", fill_value, shape=dims, dtype=kind)
@@ -104,7 +104,7 @@ register(OpRecord(
     compute=_compute_full,
     reference=lambda attrs, value, shape: np.full(
         tuple(shape), converted(value, attrs.dtype)),
-    to_static=to_static("full", "shape"),
+    to_static=to_static("full", "shape", open_dims),
     cases=[Case(((), np.array([2, 3])), {"dtype": "float32"})],
     doc="full of a shape that is computed.",
 ))
@@ -112,7 +112,7 @@ register(OpRecord(
 
 def _constant(name: str, value: int) -> None:
     def builder(shape: DimsLike, dtype: str) -> Any:
-        dims = known_dims(shape)
+        dims = open_dims(shape)
         if dims is None:
             return make(f"dyn.{name}", shape, dtype=dtype)
         return make(name, shape=dims, dtype=dtype)
@@ -153,7 +153,7 @@ def _constant(name: str, value: int) -> None:
             unknown_shape(length_of(shape, "shape")), attrs.dtype),
         compute=compute_it,
         reference=lambda attrs, shape: np.full(tuple(shape), value, numpy_dtype(attrs.dtype)),
-        to_static=to_static(name, "shape"),
+        to_static=to_static(name, "shape", open_dims),
         cases=[Case((np.array([2, 3]),), {"dtype": "int32"})],
         doc=f"{name} of a shape that is computed.",
     ))

@@ -10,7 +10,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import tensor
-from sterna.op.dynamic import DimsLike, known_dims, length_of, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, length_of, open_dims, tensor_type, to_static, unknown_shape
 from sterna.op.indexing import as_dims, dims_of, same_row, taken_from
 from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
@@ -193,7 +193,7 @@ def _reshape(data: RelayExprLike, newshape: DimsLike, allowzero: bool = False) -
     In newshape 0 copies the dimension of data at that place (unless allowzero), -1 is found from
     the rest, -2 copies all that are left, -3 merges two, -4 splits one into the next two numbers.
     """
-    dims = known_dims(newshape)
+    dims = open_dims(newshape)
     if dims is None:
         return make("dyn.reshape", data, newshape, allowzero=allowzero)
     return make("reshape", data, newshape=dims, allowzero=allowzero)
@@ -270,7 +270,7 @@ register(OpRecord(
     compute=regrouped("reshape"),
     reference=lambda attrs, data, newshape: data.reshape(
         resolve(newshape.tolist(), data.shape, attrs.allowzero)),
-    to_static=to_static("reshape", "newshape"),
+    to_static=to_static("reshape", "newshape", open_dims),
     pattern=INJECTIVE,
     is_view=True,
     cases=[Case(((2, 3, 4), np.array([0, -1]))), Case(((1,), np.zeros(0, "int32")))],

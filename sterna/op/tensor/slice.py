@@ -10,7 +10,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
-from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static
+from sterna.op.dynamic import DimsLike, known_dims, length_of, open_dims
 from sterna.op.indexing import Index, as_index, dims_of, taken_from
 from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
@@ -18,7 +18,8 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import Call, RelayExpr, RelayExprLike
 from sterna.relay.layout_rules import LayoutPlan, Operands
-from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
+from sterna.relay.symbolic_values import is_extent
 from sterna.te import Tensor
 
 
@@ -26,8 +27,8 @@ from sterna.te import Tensor
 class StridedSliceAttrs(Attrs):
     """Of strided_slice."""
 
-    begin: tuple[int, ...]
-    end: tuple[int, ...]
+    begin: tuple[Dim, ...]
+    end: tuple[Dim, ...]
     strides: tuple[int, ...] = (1,)
     axes: tuple[int, ...] | None = None
     slice_mode: str = "end"
@@ -63,7 +64,7 @@ def _all_strides(strides: Sequence[int], count: int, slice_mode: str) -> tuple[i
 
 
 def _slices(
-    begin: Sequence[int], end: Sequence[int], strides: Sequence[int], axes: Sequence[int] | None,
+    begin: Sequence[Any], end: Sequence[Any], strides: Sequence[int], axes: Sequence[int] | None,
     slice_mode: str, ndim: int,
 ) -> dict[int, slice]:
     """The slice of each axis that is cut, as Python understands slices."""
@@ -93,25 +94,43 @@ def slices_of(attrs: StridedSliceAttrs, ndim: int) -> dict[int, slice]:
 FAR = 2**31 - 1
 
 
+def _is_plain(part: slice) -> bool:
+    """Whether a slice begins and ends at numbers."""
+    return not isinstance(part.start, Expr) and not isinstance(part.stop, Expr)
+
+
 def _extent(dim: Dim, part: slice) -> Dim:
-    if type(dim) is int:
+    if type(dim) is int and _is_plain(part):
         return len(range(*part.indices(dim)))
-    stride, first = part.step or 1, part.start or 0
-    if stride == 1 and first == 0 and (part.stop is None or part.stop >= FAR):
+    stride = part.step or 1
+    if stride == 1 and _is_plain(part) and not part.start and _is_far(part.stop):
         return dim
     if isinstance(dim, AnyDim):
         return AnyDim()
     begin, end = first_of(dim, part), _last_of(dim, part)
     span = end - begin if stride > 0 else begin - end
-    return build.maximum((span + (abs(stride) - 1)) // abs(stride), 0)
+    count = (span + (abs(stride) - 1)) // abs(stride)
+    return count if is_extent(span) else build.maximum(count, 0)
+
+
+def _is_far(stop: Any) -> bool:
+    """Whether a slice goes to the end, whatever the extent."""
+    return stop is None or (not isinstance(stop, Expr) and stop >= FAR)
 
 
 def _last_of(dim: Dim, part: slice) -> Expr:
     """Behind the last element of a slice."""
     stride, stop = part.step or 1, part.stop
-    if stop is None or stop >= FAR or (stride < 0 and stop <= -FAR):
+    if _is_far(stop) or (stride < 0 and type(stop) is int and stop <= -FAR):
         return build.as_expr(dim) if stride > 0 else build.const(-1)
-    return first_index(build.const(stop), build.const(stride), dim)
+    return _place(stop, stride, dim)
+
+
+def _place(number: Any, stride: int, dim: Dim) -> Expr:
+    """Where a slice begins or ends; extents need not be counted from the end."""
+    if isinstance(number, Expr) and stride > 0 and is_extent(number):
+        return build.minimum(dim, number)
+    return first_index(build.as_expr(number), build.const(stride), dim)
 
 
 def infer_slice(attrs: StridedSliceAttrs, data: Type) -> TensorType:
@@ -125,14 +144,14 @@ def infer_slice(attrs: StridedSliceAttrs, data: Type) -> TensorType:
 
 def first_of(dim: Dim, part: slice) -> Any:
     """Where a slice begins in a dimension that may be known only when the program runs."""
-    if type(dim) is int:
-        return part.indices(dim)[0]
+    if type(dim) is int and not isinstance(part.start, Expr):
+        return slice(part.start, None, part.step).indices(dim)[0]
     start, step = part.start, part.step or 1
     if start is None and step > 0:
         return build.const(0)
-    if start is None or start >= FAR:
+    if _is_far(start):
         return dim if step > 0 else dim - 1
-    return first_index(build.as_expr(start), build.as_expr(step), dim)
+    return _place(start, step, dim)
 
 
 def first_index(begin: Expr, stride: Expr, dim: Dim) -> Expr:
@@ -169,7 +188,9 @@ def _everything(cut: Call) -> RelayExpr | None:
     assert isinstance(cut.attrs, StridedSliceAttrs)
     for axis, part in slices_of(cut.attrs, kind.ndim).items():
         dim = kind.shape[axis]
-        if type(dim) is not int or range(*part.indices(dim)) != range(dim):
+        if type(dim) is not int or not _is_plain(part):
+            return None
+        if range(*part.indices(dim)) != range(dim):
             return None
     return data
 
@@ -189,7 +210,8 @@ def _strided_slice(
     Numbers below 0 count from the end, as in Python. With slice_mode="size" end holds sizes, and
     -1 means all that is left.
     """
-    numbers = [known_dims(given) for given in (begin, end, strides if strides is not None else 1)]
+    read = open_dims if slice_mode == "end" else known_dims
+    numbers = [read(begin), read(end), known_dims(strides if strides is not None else 1)]
     chosen = None if axes is None else known_dims(axes)
     if axes is not None and chosen is None:
         raise ValueError("strided_slice: axes are not known before the run; give numbers")
@@ -299,6 +321,15 @@ def _dyn_reference(
         begin.tolist(), end.tolist(), steps, attrs.axes, attrs.slice_mode, data.ndim))
 
 
+def _to_static(attrs: DynStridedSliceAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    read = open_dims if attrs.slice_mode == "end" else known_dims
+    begin, end, strides = read(args[1]), read(args[2]), known_dims(args[3])
+    if begin is None or end is None or strides is None:
+        return None
+    given = dict(attrs.items())
+    return call("strided_slice", args[0], begin=begin, end=end, strides=strides, **given)
+
+
 register(OpRecord(
     "dyn.strided_slice",
     inputs=("data", "begin", "end", "strides"),
@@ -306,7 +337,7 @@ register(OpRecord(
     infer=_infer_dyn,
     compute=_compute_dyn,
     reference=_dyn_reference,
-    to_static=to_static("strided_slice", ["begin", "end", "strides"]),
+    to_static=_to_static,
     pattern=INJECTIVE,
     cases=[
         Case(((4, 7), np.array([1, 6]), np.array([9, -8]), np.array([2, -3]))),

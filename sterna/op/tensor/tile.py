@@ -9,7 +9,7 @@ import numpy as np
 from sterna.ir.expr import ExprLike
 from sterna.ir.types import Dim, TensorType, Type, same_dim
 from sterna.op.checks import axis_of, map_dims, tensor
-from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static, unknown_shape
+from sterna.op.dynamic import DimsLike, length_of, open_dims, to_static, unknown_shape
 from sterna.op.indexing import Index, dims_of, is_one, taken_from, unravel
 from sterna.op.tensor.reshape import product
 from sterna.relay.arrays import Array
@@ -25,12 +25,12 @@ from sterna.te import Tensor, compute
 class TileAttrs(Attrs):
     """Of tile."""
 
-    reps: tuple[int, ...]
+    reps: tuple[Dim, ...]
 
 
 def _infer_tile(attrs: TileAttrs, data: Type) -> TensorType:
     kind = tensor(data, "data")
-    if any(count < 0 for count in attrs.reps):
+    if any(type(count) is int and count < 0 for count in attrs.reps):
         raise ValueError(f"reps are at least 0, as {attrs.reps} are not")
     ndim = max(kind.ndim, len(attrs.reps))
     dims = (1,) * (ndim - kind.ndim) + kind.shape
@@ -73,7 +73,7 @@ def _long_rows(data: Tensor, out: TensorType) -> Tensor:
 
 def _tile(data: RelayExprLike, reps: DimsLike) -> Any:
     """data repeated as a whole, so many times along every axis; reps stand for the last axes."""
-    counts = known_dims(reps)
+    counts = open_dims(reps)
     if counts is None:
         return make("dyn.tile", data, reps)
     return make("tile", data, reps=counts)
@@ -109,7 +109,7 @@ register(OpRecord(
     infer=_infer_dyn_tile,
     compute=_compute_tile,
     reference=lambda attrs, data, reps: np.tile(data, reps.tolist()),
-    to_static=to_static("tile", "reps"),
+    to_static=to_static("tile", "reps", open_dims),
     pattern=INJECTIVE,
     cases=[Case(((2, 3), np.array([2, 1, 2])))],
     doc="tile so many times as is computed.",
