@@ -19,6 +19,8 @@ class Throughput:
     """Instructions of a step of a sum that only count."""
     l2_vector_cycles: int = 0
     """Cycles until the second cache has sent a vector."""
+    streams_ahead: bool = False
+    """Whether weights that are read in order come while it multiplies, as measured."""
 
 
 COMMON = Throughput()

@@ -32,7 +32,11 @@ KEPT = 16
 ACROSS = 2
 # The part that the second cache loses of what just fills it, before it is read again.
 LOST = 0.25
-# How much of its room a block of tiles fills: all by the model, and what tuners may try beside it.
+# On cores that stream ahead: how much of the second cache can be filled before it loses some of
+# that, and how fast it does then. Its lines lie where the pages of memory happen to.
+KEEPS, LOSES = 0.5, 4 / 3
+# How much of its room a block of tiles fills: all, where nobody measured that less is better, and
+# what tuners may try beside it.
 ROOMS = (1.0, 0.5, 2.0)
 
 
@@ -148,7 +152,8 @@ def winograd_plans(made: Contraction, block: int, processor: Processor) -> list[
             offered: dict[int, float] = {}
             for room in ROOMS:
                 cycles, tiles = way(_Work(made, m, block, lanes, processor, room))
-                least = max(offered.values(), default=0.0)
+                measured = processor.throughput.streams_ahead
+                least = 0.0 if measured else max(offered.values(), default=0.0)
                 offered.setdefault(tiles, max(cycles, least))
             found += [WinogradPlan(m, tiles, lanes, split, cycles)
                       for tiles, cycles in offered.items() if math.isfinite(cycles)]
@@ -253,15 +258,22 @@ class _Work:
         sums = tiles / self.lanes
         return steps * made.inputs, sums * made.inputs * before, sums * made.outputs * after
 
-    def coming_again(self, each: int, turns: int, blocks: int, share: _Share) -> float:
+    def coming_again(
+        self, each: int, turns: int, blocks: int, share: _Share, kept: float = 0.0
+    ) -> float:
         """Cycles for what the second cache lost before a thread was done with it.
 
         turns: how many blocks of tiles a thread works on. blocks: of output channels, for each of
         which it reads its share of the transforms. What stays there shares it with weights: all,
-        if they are read in every step, or those of this block and of the next.
+        if they are read in every step, or those of this block and of the next. Cores that stream
+        ahead have the weights come while they multiply. kept: products that are read at the end.
         """
         weights, seen = self.weights * share.weights, self.seen(each) * share.seen
         made = 4 * self.positions * each * self.block
+        if self.processor.throughput.streams_ahead:
+            held = seen + (kept or made + 2 * self.weights / self.blocks)
+            part = LOSES * (held / self.processor.l2_bytes - KEEPS)
+            return min(1.0, max(0.0, part)) * turns * (blocks * seen + kept) / STREAMED
         beside = weights if turns > 1 else min(weights, 2 * weights / blocks)
         lost = min(1.0, LOST * ((seen + made + beside) / self.processor.l2_bytes) ** 2)
         return lost * ((turns - 1) * weights + turns * blocks * seen) / STREAMED
@@ -310,7 +322,7 @@ def _by_positions(work: _Work) -> tuple[float, int]:
     seen, kept = (4 * work.positions * each * n * share.seen for n in (made.inputs, made.outputs))
     cycles += kept / KEPT + work.from_others(seen + kept) + regions(3, work.processor)
     cycles = cycles * count + arriving(work.weights * share.weights, work.processor)
-    return cycles + work.coming_again(each, count, 1, share), each
+    return cycles + work.coming_again(each, count, 1, share, kept), each
 
 
 _WAYS = {"blocks": _by_blocks, "channels": _by_channels, "positions": _by_positions}
