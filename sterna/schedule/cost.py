@@ -13,6 +13,8 @@ from sterna.schedule.register_tile import tiles_of_group
 
 # Bytes that come from behind the second cache in a cycle.
 STREAMED = 8
+# Cycles in which an element goes into another layout.
+MOVED = 2.5
 # Cycles until threads have begun and ended together.
 REGION = 3000
 # Cycles until a kernel has begun. Split-K makes the average in its own that one pixel mostly is.

@@ -19,10 +19,16 @@ from sterna.schedule.default import (
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
 from sterna.schedule.few_rows import schedule_dots, schedule_streamed
 from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
-from sterna.schedule.kernel import Kernel
+from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import extents_of, outer_loops
 from sterna.schedule.panels import pack_panel, tiles_of_panel
-from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, TileSpace, tile_of_rows
+from sterna.schedule.register_tile import (
+    MOST_ROWS,
+    RegisterTile,
+    TileSpace,
+    tile_of_rows,
+    vectors_of,
+)
 from sterna.schedule.sum_of_products import (
     SumOfProducts,
     chunks_of,
@@ -37,6 +43,9 @@ UNROLLED_STEPS = 4
 # When numbers for the next steps of a sum are loaded: while these are computed, or behind them.
 AHEAD, IN_TURN = "ahead", "in turn"
 PAGE_BYTES, PLACES_IN_A_SET = 4096, 8
+# The axis of lines in images with channels first, cycles in which a product is added, and how much
+# longer products take with lines that lie apart.
+LINE, WAITS, APART = 2, 4, 1.3
 
 
 @dataclass(slots=True)
@@ -46,6 +55,13 @@ class Plan:
     row: int
     """The axis of the result of which several are computed at once."""
     tile: RegisterTile
+    lines: int = 1
+    """Lines of an image whose tiles are computed side by side, as the sums of one would wait."""
+
+    @property
+    def line(self) -> int | None:
+        """The axis of these."""
+        return LINE if self.lines > 1 else None
 
 
 def schedule_contraction(kernel: Kernel) -> None:
@@ -58,6 +74,8 @@ def schedule_contraction(kernel: Kernel) -> None:
         return
     plan = plan_of(kernel, made)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
+    if plan.lines > 1:
+        kernel.choices["lines"] = plan.lines
     note_sums(kernel, total)
     place_others(kernel, total)
     if schedule[out].op is total:
@@ -152,14 +170,35 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
         return Plan(row, dot_tile(processor, rows, columns, lanes, depth, made.block, highest))
     if rows == 1:
         lanes = processor.lanes(made.dtype)
-        return Plan(row, TileSpace(
+        tile = TileSpace(
             rows, columns, lanes, processor.tile_registers, made.block, highest,
             throughput=processor.throughput,
-        ).choose())
-    return Plan(row, tile_of_rows(
-        processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
-        processor.smt_throughput, ragged=free_operand(made, row) is not None,
-    ))
+        ).choose()
+    else:
+        tile = tile_of_rows(
+            processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
+            processor.smt_throughput, ragged=free_operand(made, row) is not None,
+        )
+    return Plan(row, tile, _lines_beside(made, row, tile, processor))
+
+
+def _lines_beside(
+    made: SumOfProducts, row: int, tile: RegisterTile, processor: Processor
+) -> int:
+    """How many lines of an image with channels first are computed together, by its own weights.
+
+    As few as keep multiply-adds busy, of those whose sums fit into registers beside operands.
+    """
+    seen = made.contraction
+    if seen is None or seen.out_layout != "NCHW" or seen.rank != 2 or seen.groups > 1:
+        return 1
+    if row == LINE or tile.together > 1 or made.chunk_roles or free_operand(made, row) is not None:
+        return 1
+    sums = tile.rows * vectors_of(tile.columns, processor.lanes(made.dtype))
+    room = (processor.tile_registers - tile.rows - 2) // sums
+    fitting = [n for n in range(1, room + 1) if made.sizes[LINE] % n == 0] or [1]
+    rate = processor.throughput.multiply_adds
+    return choose("lines", fitting, lambda n: max(WAITS, n * sums / rate) / n * APART ** (n > 1))
 
 
 def most_rows(bytes_apart: int) -> int:
@@ -195,8 +234,14 @@ def _tile_result(
     width = plan.tile.columns
     vector_outer, vector = stage.split(axes[-1], factor=width)
     columns = -(-sizes[-1] // width)
-    others = [axis for place, axis in enumerate(axes[:-1]) if place != plan.row]
     counts = {id(axis): size for axis, size in zip(axes, sizes, strict=True)}
+    inside = [vector]
+    if plan.line is not None:
+        axes[plan.line], line = stage.split(axes[plan.line], factor=plan.lines)
+        counts[id(axes[plan.line])] = sizes[plan.line] // plan.lines
+        stage.unroll(line)
+        inside = [line, vector]
+    others = [axis for place, axis in enumerate(axes[:-1]) if place != plan.row]
     counts[id(vector_outer)] = columns
     tiles: list[IterVar] = []
     together = 1
@@ -211,13 +256,12 @@ def _tile_result(
     whole = sizes[-1] % width == 0
     if not whole:  # fused with others, the guard of the last columns would stay in all of them
         loops = [*others, vector_outer, *tiles]
-    inside = [vector]
     if plan.row != len(axes) - 1:
         row_outer, row = stage.split(axes[plan.row], factor=plan.tile.rows)
         counts[id(row_outer)] = -(-sizes[plan.row] // plan.tile.rows)
         stage.unroll(row)
         loops.append(row_outer)
-        inside = [row, vector]
+        inside = [row, *inside]
     stage.reorder(*loops, *inside)
     if sizes[-1] > 1:
         lanes = dot_lanes(width, kernel.processor) if made.is_dot else None
@@ -288,7 +332,8 @@ def tile_sum(schedule: Schedule, tile: Tensor, made: SumOfProducts, plan: Plan) 
         inner = [outer, step]
     elif size <= 8:
         stage.unroll(last)
-    rows = [axes[plan.row]] if plan.row != len(axes) - 1 else []
+    rows = [axes[place] for place in (plan.line, plan.row)
+            if place is not None and place != len(axes) - 1]
     others = [axis for axis in axes[:-1] if axis not in rows]
     stage.reorder(*others, *ordered[:-1], *inner, *rows, axes[-1])
     for row in rows:

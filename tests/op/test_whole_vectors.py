@@ -8,7 +8,10 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
+from sterna.lowering.lower_kernel import lower_kernel
+from sterna.op.nn.conv import reference_conv
 from sterna.relay.op import find
+from sterna.schedule.kernel import Processor
 
 AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512"
 AVX2 = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
@@ -32,6 +35,8 @@ def optimized(mod: tvm.IRModule, target: str) -> str:
         ("conv2d", (2, 20, 20, 64), (1, 1, 64, 13),
          {"data_layout": "NHWC", "kernel_layout": "HWIO"}),
         ("conv2d", (1, 16, 24, 24), (3, 16, 7, 7), {"padding": 3}),
+        ("conv2d", (2, 32, 10, 10), (1, 32, 3, 3), {"padding": 1}),
+        ("conv2d", (1, 48, 20, 9), (2, 48, 3, 3), {"padding": 1}),
         ("conv2d", (1, 24, 12, 12), (93, 8, 3, 3), {"padding": 1, "groups": 3}),
         ("conv2d", (2, 14, 14, 62), (1, 1, 31, 62),
          {"data_layout": "NHWC", "kernel_layout": "HWIO", "groups": 2}),
@@ -81,3 +86,44 @@ def test_few_channels_of_large_windows_are_made_by_pixels() -> None:
     mod = layer("conv2d", (1, 16, 32, 32), np.ones((3, 16, 9, 9), "float32"), padding=4)
     text = optimized(mod, AVX512)
     assert "strided_slice" not in text and "NHWC" not in text
+
+
+@pytest.mark.parametrize("target", [AVX512, AVX2], ids=["avx512", "avx2"])
+def test_heads_of_few_channels_are_made_by_pixels(target: str) -> None:
+    """Alone; behind a convolution with its channels last they are filled up instead."""
+    weight = np.ones((3, 128, 3, 3), "float32")
+    alone = optimized(layer("conv2d", (1, 128, 24, 24), weight, padding=1), target)
+    assert "strided_slice" not in alone and "NHWC" not in alone
+    body = x = relay.var("x", shape=(1, 128, 24, 24))
+    for _ in range(3):
+        body = relay.nn.conv2d(body, relay.const(np.ones((128, 128, 3, 3), "float32")), padding=1)
+    head = relay.nn.conv2d(body, relay.const(weight), padding=1)
+    text = optimized(tvm.IRModule.from_expr(relay.Function((x,), head)), target)
+    assert "strided_slice" in text and "NHWC" in text
+
+
+@pytest.mark.parametrize("shape", [(1, 16, 28, 28), (2, 12, 9, 5), (1, 8, 7, 40)])
+@pytest.mark.parametrize("channels", [1, 3])
+@pytest.mark.parametrize(
+    "processor", [Processor(512, 32), Processor(256, 16), Processor(128, 32)],
+    ids=["avx512", "avx2", "neon"],
+)
+def test_lines_of_an_image_beside_each_other(
+    shape: tuple[int, ...], channels: int, processor: Processor
+) -> None:
+    """Few sums of a line would wait for each other; those of several lines do not."""
+    rng = np.random.default_rng(1)
+    window = (channels, shape[1], 3, 3)
+    data, weight = (rng.standard_normal(s).astype("float32") for s in (shape, window))
+    x, w = relay.var("x", shape=shape), relay.var("w", shape=window)
+    call = relay.nn.conv2d(x, w, padding=1)
+    kernel = relay.transform.FuseOps(2)(
+        tvm.IRModule.from_expr(relay.nn.relu(call)))["main"].body.op
+    with tvm.transform.PassContext(config={"schedule.answers": {"free weights": "as they lie"}}):
+        lowered = lower_kernel(kernel, "kernel", processor)
+    out = tvm.nd.empty(kernel.body.checked_type.shape)
+    tvm.build(lowered.function, target="llvm")["kernel"](
+        tvm.nd.array(data), tvm.nd.array(weight), out)
+    attrs: Any = call.attrs
+    want = np.maximum(reference_conv(attrs, data, weight), 0)
+    np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4)

@@ -162,6 +162,41 @@ def test_vectorize_loops_leaves_divergent_loops_serial() -> None:
     same_numbers(func, done, 22)
 
 
+@pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 0), (0, 2), (9, 9), (5, 6)])
+def test_vectorize_loops_cuts_vectors_at_borders(before: int, after: int) -> None:
+    """On each side of a border lies a vector: no element is asked about."""
+    size = 8 - before % 8
+    a = te.placeholder((3, size), name="a")
+    width = size + before + after
+    out = te.compute((3, width), lambda i, j: te.if_then_else(
+        te.all(j >= before, j < before + size), a[i, j - before], 7.0), name="out")
+    s = te.create_schedule(out.op)
+    s[out].vectorize(out.op.axis[1])
+    done = simplify(vectorize_loop(flatten_buffer(simplify(lower_schedule(s, [a, out], "f")))))
+    verify(done)
+    assert "if_then_else" not in str(done) and "for j" not in str(done)
+    assert ("ramp" in str(done)) is (size > 1 or max(before, after) > 1)
+    values = np.arange(3 * size, dtype="float32").reshape(3, size)
+    result = np.zeros((3, width), "float32")
+    interpreter.run(done, values, result)
+    expected = np.pad(values, ((0, 0), (before, after)), constant_values=7.0)
+    np.testing.assert_array_equal(result, expected)
+
+
+def test_vectorize_loops_keeps_many_borders_serial() -> None:
+    """Vectors of an element each are no vectors."""
+    a = te.placeholder((8,), name="a")
+    out = te.compute((8,), lambda i: te.if_then_else(te.any(i < 1, te.all(i >= 2, i < 3), te.all(
+        i >= 4, i < 5), i >= 6), a[i], 0.0), name="out")
+    s = te.create_schedule(out.op)
+    s[out].vectorize(out.op.axis[0])
+    done = vectorize_loop(flatten_buffer(simplify(lower_schedule(s, [a, out], "f"))))
+    assert "for i in range(8)" in str(done)
+    values, result = np.arange(8, dtype="float32") + 1, np.zeros(8, "f")
+    interpreter.run(done, values, result)
+    np.testing.assert_array_equal(result, np.where(np.isin(np.arange(8), (1, 3, 5)), 0, values))
+
+
 def test_unroll_loops_writes_iterations_out() -> None:
     func = scaled(8, 4, "unroll")
     done = simplify(unroll_loop(simplify(func)))

@@ -8,10 +8,13 @@ import numpy as np
 from sterna.ir.types import TensorType
 from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_shape import ConvAttrs, Layouts, contraction_of
+from sterna.op.nn._padded_channels import with_wide_channels
 from sterna.relay.arrays import Array, shared_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import Way
+from sterna.relay.op import call as call_of
 from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
@@ -55,6 +58,9 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     if described is None:
         return _with_free_weights(call, processor)
     made, plain = described
+    wide = with_wide_channels(call, made, processor)
+    if wide is not None:
+        return _cut_to(made, attrs, wide, processor, growth)
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
@@ -64,6 +70,16 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     if how is not None:
         operands = factors_into_weights(made, layout_of(how.weights), *operands)
     return Call(call.op, operands, packed)
+
+
+def _cut_to(
+    made: Contraction, attrs: Any, wide: Call, processor: Processor, growth: float
+) -> RelayExpr:
+    """The channels that a convolution with further ones was made for."""
+    infer(wide)
+    whole = implement_conv(wide, processor, growth) or wide
+    axis = layout_of(attrs.out_layout or attrs.data_layout).index_of("C")
+    return call_of("strided_slice", whole, begin=(0,), end=(made.outputs,), axes=(axis,))
 
 
 def _packed_attrs(attrs: Any, plan: Plan, seen: Contraction) -> ConvAttrs:

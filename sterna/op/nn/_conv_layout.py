@@ -10,7 +10,7 @@ import numpy as np
 from sterna.ir.types import TensorType
 from sterna.op.nn._conv_implementation import described_conv, with_known_weights
 from sterna.op.nn._conv_shape import contraction_of
-from sterna.op.nn._padded_channels import has_few_channels
+from sterna.op.nn._padded_channels import has_few_channels, with_wide_weights
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Call, Constant, RelayExpr
@@ -21,10 +21,10 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import depthwise_cycles, tiled_cycles
+from sterna.schedule.cost import MOVED, depthwise_cycles, tiled_cycles
 from sterna.schedule.dot4 import takes_dot4
 from sterna.schedule.implementation import least_cycles
-from sterna.schedule.implementations.direct import has_bytes, packing_of
+from sterna.schedule.implementations.direct import has_bytes, packing_of, pixel_cycles
 from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
 from sterna.schedule.kernel import Processor
 
@@ -91,9 +91,6 @@ class Layouts2D:
 LAST = Layouts2D("NHWC", "NHWC")
 ROW_BYTES = 16
 """What a row of weights is a multiple of where a device copies it."""
-# Cycles in which an element goes into another layout.
-MOVED = 2.5
-
 
 @dataclass(frozen=True, slots=True)
 class LayoutCosts:
@@ -122,11 +119,12 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
             lying += depthwise_cycles(made, processor)
             other += depthwise_cycles(seen, processor)
             continue
-        lying += im2col_cycles(made, processor)
         if known is None:
+            lying += im2col_cycles(made, processor)
             other += tiled_cycles(seen, processor)
         else:
-            other += least_cycles(seen, known[1], processor)
+            lying += min(im2col_cycles(made, processor), pixel_cycles(made, processor))
+            other += least_cycles(*with_wide_weights(seen, known[1], processor), processor)
     return LayoutCosts(lying, other + MOVED * moved / processor.threads)
 
 

@@ -6,14 +6,16 @@ Channels that lie side by side are computed as vectors; what these do not divide
 one by one, which takes many times as long as some channels of zeros.
 """
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.op.nn._conv_shape import contraction_of
-from sterna.relay.arrays import to_numpy
-from sterna.relay.expr import Constant, RelayExpr, Tuple, const
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call, find
@@ -21,9 +23,13 @@ from sterna.schedule.caches import with_caches
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import KERNEL, STREAMED
+from sterna.schedule.cost import KERNEL, MOVED, STREAMED
+from sterna.schedule.implementation import least_cycles
+from sterna.schedule.implementations.direct import pixel_cycles
+from sterna.schedule.kernel import Processor
+from sterna.schedule.products import FLOAT32
 from sterna.schedule.register_tile import group_widths, tiles_of_group, vectors_of
-from sterna.target import instructions_of, processor_of
+from sterna.target import processor_of
 
 # So few channels are computed by vectors of pixels, if the window is large enough to pay for it.
 FEW_CHANNELS = 4
@@ -44,9 +50,10 @@ def with_whole_vectors(
     attrs: Any, args: tuple[RelayExpr, ...], target: Any
 ) -> RelayExpr | None:
     """A convolution with known weights of float32, where vectors and its channels do not fit."""
-    lanes, kinds = _lanes(target), _known_floats(attrs, args)
-    if lanes is None or kinds is None:
+    processor, kinds = _processor(target), _known_floats(attrs, args)
+    if processor is None or kinds is None:
         return None
+    lanes = processor.lanes(FLOAT32)
     kernel, out = (layout_of(name) for name in (attrs.kernel_layout, _out_layout(attrs)))
     if kernel.is_blocked or out.is_blocked:
         return None
@@ -57,28 +64,71 @@ def with_whole_vectors(
     if made is None or made.macs == 0:
         return None
     if attrs.groups > 1:
-        return _with_whole_groups(attrs, args, made, target, lanes)
+        return _with_whole_groups(attrs, args, made, processor)
     if channels % (lanes // 2) == 0:
         return None
     if attrs.data_layout == "NCHW" and has_few_channels(channels, window):
         return None
-    more = _padding(made, lanes, target)
-    if not more:
+    more = _padding(made, processor)
+    if not more or _pixels_cost_less(made, more, processor):
         return None
     own = {**dict(attrs.items()), "channels": channels + more}
     wider = call("nn.conv2d", args[0], _widened(args[1], place, more), **own)
     return call("strided_slice", wider, begin=(0,), end=(channels,), axes=(out.index_of("C"),))
 
 
+def with_wide_weights(
+    made: Contraction, weights: Array, processor: Processor
+) -> tuple[Contraction, Array]:
+    """A convolution, described with weights (O, window, I), as with_wide_channels makes it."""
+    more = _late_padding(made, processor)
+    if not more:
+        return made, weights
+    wide = np.pad(weights, [(0, more), *((0, 0),) * (weights.ndim - 1)])
+    return replace(made, outputs=made.outputs + more), wide
+
+
+def with_wide_channels(call_: Call, made: Contraction, processor: Processor) -> Call | None:
+    """A convolution with its channels last, with further ones where these then fill vectors.
+
+    They were as few for vectors of pixels, in a graph that has its channels last all the same.
+    """
+    more, attrs = _late_padding(made, processor), call_.attrs
+    if not more or not isinstance(call_.args[1], Constant):
+        return None
+    place = layout_of(attrs.kernel_layout).index_of("O")  # type: ignore[union-attr]
+    own = {**dict(attrs.items()), "channels": made.outputs + more}  # type: ignore[union-attr]
+    return call("nn.conv2d", call_.args[0], _widened(call_.args[1], place, more), **own)
+
+
+def _late_padding(made: Contraction, processor: Processor) -> int:
+    floats = {*map(str, made.dtypes)} == {"float32"} and made.macs > 0
+    whole = made.outputs % (processor.lanes(FLOAT32) // 2 or 1) == 0
+    if not processor.whole_vectors or not floats or whole or made.groups > 1:
+        return 0
+    return _padding(made, processor) if made.channels_last and made.rank == 2 else 0
+
+
+def _pixels_cost_less(made: Contraction, more: int, processor: Processor) -> bool:
+    """Whether vectors of pixels beat so many more channels, for which data has to move."""
+    if made.data_layout != "NCHW" or made.out_layout != "NCHW" or made.rank != 2:
+        return False
+    wide = replace(made, outputs=made.outputs + more, data_layout="NHWC", out_layout="NHWC")
+    nothing = np.broadcast_to(np.float32(1), (wide.outputs, *made.window, made.depth))
+    moved = made.batch * (made.inputs * math.prod(made.image) + made.outputs * made.pixels)
+    other = least_cycles(wide, nothing, processor) + MOVED * moved / processor.threads
+    return pixel_cycles(made, processor) < other
+
+
 def _with_whole_groups(
-    attrs: Any, args: tuple[RelayExpr, ...], made: Contraction, target: Any, lanes: int
+    attrs: Any, args: tuple[RelayExpr, ...], made: Contraction, processor: Processor
 ) -> RelayExpr | None:
     """The same in each group, where no width that divides it fills half as much of vectors."""
-    own = made.outputs // attrs.groups
+    own, lanes = made.outputs // attrs.groups, processor.lanes(FLOAT32)
     filled = max(width / (vectors_of(width, lanes) * lanes) for width in group_widths(own, lanes))
     if made.depth == 1 or own / (own + -own % lanes) <= 2 * filled:
         return None
-    more = _padding(made, lanes, target)
+    more = _padding(made, processor)
     if not more:
         return None
     return with_wider_groups(attrs, args, own, more)
@@ -104,13 +154,14 @@ def with_wider_groups(
 
 def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> RelayExpr | None:
     """A dense layer with known weights of float32, where vectors and its units do not fit."""
-    lanes, kinds = _lanes(target), _known_floats(attrs, args)
-    if lanes is None or kinds is None:
+    processor, kinds = _processor(target), _known_floats(attrs, args)
+    if processor is None or kinds is None:
         return None
+    lanes = processor.lanes(FLOAT32)
     units = kinds[1].concrete_shape[0]
     described = None if _fill_vectors(units, lanes) else find("nn.dense").contraction.describe
     made = None if described is None else described(attrs, *kinds)
-    more = 0 if made is None or made.macs == 0 else _padding(made, lanes, target)
+    more = 0 if made is None or made.macs == 0 else _padding(made, processor)
     if not more:
         return None
     own = {**dict(attrs.items()), "units": units + more}
@@ -149,20 +200,20 @@ def _out_layout(attrs: Any) -> str:
     return str(attrs.out_layout or attrs.data_layout)
 
 
-def _lanes(target: Any) -> int | None:
-    """Numbers of float32 in a vector, where code runs that has them and filling them up pays."""
+def _processor(target: Any) -> Processor | None:
+    """Where code runs that has vectors, if filling them up pays."""
     if target is None or not target.kind.picks_instructions:
         return None
-    found = instructions_of(target)
-    return found.vector_registers.bits // 32 if found.provides("whole_vectors") else None
+    found = processor_of(target)
+    return with_caches(found) if found.whole_vectors else None
 
 
-def _padding(made: Contraction, lanes: int, target: Any) -> int:
+def _padding(made: Contraction, processor: Processor) -> int:
     """How many channels of zeros each group gets: none, or so many that they fill vectors.
 
     In cycles: of the tiles' steps, and where channels are cut off of another kernel that copies.
     """
-    processor, columns = with_caches(processor_of(target)), made.outputs // made.groups
+    columns, lanes = made.outputs // made.groups, processor.lanes(FLOAT32)
     depth = made.depth if made.depth > UNROLLED_CHANNELS or made.groups > 1 else 1
 
     def cycles(padded: int) -> float:

@@ -20,7 +20,7 @@ from sterna.schedule.choose import choose
 from sterna.schedule.chunked_sum import chunk_of, expect_chunk, whole_chunk
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import STREAMED, direct_cycles
+from sterna.schedule.cost import SIDE_BY_SIDE, STREAMED, SUMS_AT_ONCE, direct_cycles
 from sterna.schedule.dot4 import GROUP, INT32, dot_width
 from sterna.schedule.expression import Expression, weight_axes, weight_layout
 from sterna.schedule.implementation import Arranged, Candidate, Packing, Plan, expect_shape
@@ -58,6 +58,7 @@ class Direct(Packing):
         if made.out_layout != "NCHW":
             return cycles
         first = FIRST * (PICKED if made.strides[-1:] > (1,) else 1.0)
+        first *= _waiting_sums(made, processor) if made.groups > 1 else 1.0
         return cycles * first * _idle_lanes(made, processor)
 
     def candidates(
@@ -122,6 +123,27 @@ class Direct(Packing):
         layout = weight_layout(made, Expression.of(plan))
         plain = to_plain(operands[0], layout, weight_axes(made))
         return plain.reshape(made.outputs, *made.window, made.depth)
+
+
+def pixel_cycles(made: Contraction, processor: Processor) -> float:
+    """What vectors of pixels take with channels first, where rows come for all lines of windows.
+
+    Infinite for groups of channels, which other ways suit.
+    """
+    if made.groups > 1:
+        return math.inf
+    image = made.batch * made.inputs * math.prod(made.image) * made.data.bytes
+    streamed = image * made.window[0] / STREAMED if image > processor.l1_bytes else 0.0
+    cycles = IMPLEMENTATION.cycles(made, Expression(), processor)
+    assert cycles is not None, "every contraction can run this way"
+    return cycles + streamed / processor.threads
+
+
+def _waiting_sums(made: Contraction, processor: Processor) -> float:
+    """How much longer groups take: a tile is one channel, whose few sums wait for each other."""
+    vectors = -(-made.result[-1] // processor.lanes(made.data))
+    rate = processor.throughput.multiply_adds
+    return max(1.0, SUMS_AT_ONCE * rate / min(vectors, SIDE_BY_SIDE))
 
 
 def _idle_lanes(made: Contraction, processor: Processor) -> float:

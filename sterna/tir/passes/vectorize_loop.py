@@ -1,6 +1,8 @@
 """Vectorization (SIMD): turn loops that are marked vectorized into vector operations."""
 
-from sterna.arith import substitute
+from itertools import pairwise
+
+from sterna.arith import detect_linear, substitute
 from sterna.ir import build
 from sterna.ir.expr import (
     BinaryExpr,
@@ -15,7 +17,10 @@ from sterna.ir.expr import (
     Var,
 )
 from sterna.ir.visitor import Rewriter
+from sterna.tir.copy import copy_stmt
 from sterna.tir.intrinsics import INTRINSICS
+from sterna.tir.passes.loop_partition import borders, excess_of
+from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -29,17 +34,25 @@ from sterna.tir.stmt import (
     PrimFunc,
     Stmt,
     Tensorized,
+    seq,
+    statements_in,
 )
+from sterna.tir.threads import has_threads
 
 
 def vectorize_loop(func: PrimFunc, enable: bool = True) -> PrimFunc:
     """for i in range(8):  # vectorized: C[i] = A[i] + x   ->   C[ramp] = A[ramp] + broadcast(x)
 
-    A loop whose iterations take different ways (a condition on the loop's variable that no earlier
-    pass could remove, an inner loop whose bounds depend on it) becomes a serial loop; without
-    enable, every one does.
+    A loop that a border crosses becomes a vector on each side of it:
+
+    for i in range(8):  # vectorized: C[i] = if_then_else(i >= 1, A[i - 1], 0)
+    ->  C[0] = 0; C[ramp(1, 1, 7)] = A[ramp(0, 1, 7)]
+
+    One whose iterations take other ways (a condition on the loop's variable that no earlier pass
+    could remove, an inner loop whose bounds depend on it) becomes a serial loop; without enable,
+    every one does.
     """
-    return func.with_body(_Loops(enable).rewrite(func.body))
+    return func.with_body(_Loops(enable, not has_threads(func.body)).rewrite(func.body))
 
 
 # Calls that cannot be widened: they take addresses, vectors, or functions that somebody else wrote.
@@ -48,14 +61,17 @@ _ONE_BY_ONE = (
     "call_llvm_pure_intrin",
 )
 
+# Parts that a border cuts a vector into at most, and statements that are written out for each.
+MOST_PARTS, MOST_STATEMENTS = 4, 8
+
 
 class _Divergent(Exception):
     """The iterations take different ways."""
 
 
 class _Loops(Rewriter):
-    def __init__(self, enable: bool) -> None:
-        self.enable = enable
+    def __init__(self, enable: bool, cut: bool) -> None:
+        self.enable, self.cut = enable, cut
 
     def visit_For(self, loop: For) -> Stmt:
         body = self.rewrite(loop.body)
@@ -75,8 +91,43 @@ class _Loops(Rewriter):
         try:
             vector: Stmt = _Vectorizer(loop.var, loop.min, lanes).rewrite(body)
         except _Divergent:
-            return loop.with_body(body, "serial")
+            parts = cut_at_borders(loop.with_body(body)) if self.cut else []
+            return seq(*map(self.rewrite, parts)) if parts else loop.with_body(body, "serial")
         return vector
+
+
+def cut_at_borders(loop: For) -> list[Stmt]:
+    """The loop in parts in which each condition on its variable holds or fails; none if too many.
+
+    Only comparisons with constants are borders: loops of fixed extents begin and end there.
+    """
+    first, count = build.int_value(loop.min), build.int_value(loop.extent)
+    if first is None or count is None or len(statements_in(loop.body)) > MOST_STATEMENTS:
+        return []
+    points = {_turning_point(condition, loop.var) for condition, _ in borders(loop.body, {})}
+    inside = sorted(point for point in points if point is not None and 0 < point - first < count)
+    if not inside or len(inside) >= MOST_PARTS:
+        return []
+    return [_part(loop, begin, end) for begin, end in pairwise([first, *inside, first + count])]
+
+
+def _turning_point(condition: Expr, var: Var) -> int | None:
+    """The first value of a variable at which a condition on it alone turns."""
+    excess = excess_of(condition)
+    linear = None if excess is None else detect_linear(excess, [var])
+    step, rest = (None, None) if linear is None else map(build.int_value, linear)
+    if not step or rest is None:
+        return None
+    return -(rest // step) if step > 0 else rest // -step + 1
+
+
+def _part(loop: For, begin: int, end: int) -> Stmt:
+    """The iterations from one on, without what is decided there."""
+    var, dtype = Var(loop.var.name, loop.var.dtype), loop.var.dtype
+    body = copy_stmt(loop.body, {loop.var: var})
+    first, count = build.const(begin, dtype), build.const(end - begin, dtype)
+    made: Stmt = simplify_stmt(For(var, first, count, loop.kind, body))
+    return made
 
 
 def _spread(expr: Expr, lanes: int) -> Expr:
