@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 11770,
     "rpc": 5060,
     "runtime": 2260,
-    "schedule": 16800,
+    "schedule": 16850,
     "support": 3620,
     "target": 4400,
     "te": 5220,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from sterna.model.cache_writer import build_of_cached, write_to_cache
     from sterna.model.compile_model import compile, compile_closed, target_of
     from sterna.model.compiled_model import CompiledModel, load
-    from sterna.model.gpu_bounds import gpu_bounds
+    from sterna.model.gpu_bounds import bounds_of_gpu
     from sterna.model.import_and_build import build_model
     from sterna.model.open_build import build_open
     from sterna.model.open_files import read_open
@@ -33,7 +33,7 @@ _WHERE = {
     "compile": "sterna.model.compile_model:compile",
     "compile_closed": "sterna.model.compile_model:compile_closed",
     "export_portable": "sterna.model.portable:export_portable",
-    "gpu_bounds": "sterna.model.gpu_bounds:gpu_bounds",
+    "bounds_of_gpu": "sterna.model.gpu_bounds:bounds_of_gpu",
     "load": "sterna.model.compiled_model:load",
     "measure_bounds": "sterna.model.bounds:measure_bounds",
     "read_open": "sterna.model.open_files:read_open",
@@ -43,8 +43,8 @@ _WHERE = {
 }
 
 __all__ = [
-    "CompiledModel", "InputError", "OpenModel", "OpenShapeError", "build_model", "build_of_cached",
-    "build_open", "compile", "compile_closed", "export_portable", "gpu_bounds", "load",
+    "CompiledModel", "InputError", "OpenModel", "OpenShapeError", "bounds_of_gpu", "build_model",
+    "build_of_cached", "build_open", "compile", "compile_closed", "export_portable", "load",
     "measure_bounds", "read_open", "read_tuned", "target_of", "write_to_cache",
 ]
 

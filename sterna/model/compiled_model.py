@@ -166,7 +166,7 @@ class CompiledModel(ModelFunction):
             return debug.profile(repeat, bounds or None)
         if self.device.device_type == cpu(0).device_type:
             return debug.profile(repeat, models.measure_bounds(num_threads()))
-        return debug.profile(repeat, models.gpu_bounds(self.device))
+        return debug.profile(repeat, models.bounds_of_gpu(self.device))
 
     def report(self) -> Report:
         """What was fused and how it was scheduled, what memory it needs, how long compiling took.

@@ -22,7 +22,7 @@ _SIZES = (1 << 20, 1 << 24, 1 << 28)
 
 
 @cache
-def gpu_bounds(device: Device) -> Bounds:
+def bounds_of_gpu(device: Device) -> Bounds:
     """The bytes per second that a device copies, and what is known of its arithmetic."""
     rates = [(2.0 * size, 2e-9 * size / _copy_seconds(device, size)) for size in _SIZES]
     clocks = (device.max_clock_rate or 0) * 1e3 * (device.multi_processor_count or 0)

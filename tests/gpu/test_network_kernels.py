@@ -111,6 +111,18 @@ def test_what_flows_between_kernels_is_narrow() -> None:
     assert made.count("float32") == 1  # the result has the model's type
 
 
+def test_convolutions_of_groups_are_narrow_where_memory_counts() -> None:
+    wide = relay.nn.conv2d(var("x", 1, 8, 6, 6), var("w", 16, 8, 1, 1), kernel_size=(1, 1))
+    made = relay.nn.conv2d(
+        relay.nn.relu(wide), var("v", 16, 1, 3, 3), groups=16, padding=(1, 1), channels=16,
+        kernel_size=(3, 3))
+    found = kernels_of(made, narrow="bfloat16").values()
+    attrs: list[Any] = [c.attrs for f in found for c in calls_of(f) if str(c.op) == "nn.conv2d"]
+    assert [each.groups for each in attrs] == [1, 16]
+    kinds: list[Any] = [p.checked_type for p in list(found)[-2].params]
+    assert [str(kind.dtype) for kind in kinds] == ["bfloat16"] * 2
+
+
 def test_attention_is_one_kernel_and_residuals_are_epilogues() -> None:
     names = [[str(c.op) for c in calls_of(f)] for f in kernels_of(transformer()).values()]
     assert any(each[-1] == "nn.attention" for each in names)
@@ -145,6 +157,11 @@ SCHEDULES = {
         var("x", 1, 7, 7, 4), var("w", 5, 5, 4, 1), groups=4, padding=(2, 2),
         data_layout="NHWC", kernel_layout="HWOI"),
     "global_pool": lambda: relay.nn.global_avg_pool2d(var("x", 1, 7, 7, 40), layout="NHWC"),
+    "large_global_pool": lambda: relay.nn.global_avg_pool2d(
+        var("x", 1, 25, 21, 4), layout="NHWC"),
+    "small_product": lambda: relay.nn.relu(relay.nn.conv2d(
+        var("x", 3, 1, 1, 160), var("w", 5, 1, 1, 160), kernel_size=(1, 1), channels=5,
+        data_layout="NHWC", kernel_layout="OHWI")),
     "rows_summed": lambda: relay.sum(var("x", 6, 300), axis=1),
     "columns_summed": lambda: relay.sum(var("x", 70, 33), axis=0),
     "all_summed": lambda: relay.sum(var("x", 17000)),

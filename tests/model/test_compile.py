@@ -2,12 +2,14 @@
 
 import json
 import threading
+from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 import sterna
+from sterna import model as models
 from sterna import relay
 from sterna.model import InputError, OpenShapeError, compile_closed
 from sterna.relay.arrays import numpy_dtype
@@ -294,3 +296,8 @@ def test_attention_is_found_before_numbers_are_narrowed() -> None:
     rng = np.random.default_rng(0)
     feeds = [rng.standard_normal((1, 8, 2, 16)).astype("float32") for _ in parts]
     np.testing.assert_allclose(narrow(*feeds), wide(*feeds), atol=2e-3)
+
+
+def test_no_name_is_a_modules_too() -> None:
+    """A module that is imported takes the name of what the package offers under it."""
+    assert not [name for name in models.__all__ if find_spec(f"sterna.model.{name}")]

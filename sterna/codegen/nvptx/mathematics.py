@@ -1,16 +1,17 @@
 """Functions of float32 that a GPU's special function unit begins, to two units in the last place.
 
-Vectors are taken lane by lane. Other types, and functions that are not here, are computed as
-processors compute them: sterna/codegen/llvm/math.py.
+Those of narrow floats are as near as these hold. Vectors are taken lane by lane. Other types, and
+functions that are not here, are computed as processors compute them: sterna/codegen/llvm/math.py.
 """
 
 import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from sterna.codegen.llvm.convert import cast
 from sterna.codegen.llvm.types import float_literal
 from sterna.codegen.nvptx.intrinsics import DeviceIntrinsic, Write
-from sterna.ir.expr import Call
+from sterna.ir.expr import Call, Cast
 from sterna.support.dtype import DataType
 
 if TYPE_CHECKING:
@@ -27,14 +28,22 @@ def _number(value: float) -> tuple[str, str]:
     return "float", float_literal(value, _FLOAT)
 
 
-def _by_lanes(one: Callable[["KernelEmitter", str], str]) -> Write:
+_One = Callable[["KernelEmitter", str], str]
+
+
+def _by_lanes(one: _One | None, narrow: _One | None = None) -> Write:
+    """By what makes a lane of float32, and of narrower floats after they were made float32."""
+
     def write(emitter: "KernelEmitter", call: Call) -> str | None:
-        dtype = call.dtype
-        if dtype.element != _FLOAT:
+        is_narrow = call.dtype.is_float and call.dtype.bits == 16
+        made = one if call.dtype.element == _FLOAT else narrow if is_narrow else None
+        if made is None:
             return None
-        operand = emitter.expr(call.args[0])
-        lanes = [one(emitter, emitter.lane(dtype, operand, lane)) for lane in range(dtype.lanes)]
-        return emitter.gathered(dtype, lanes)
+        dtype = _FLOAT.with_lanes(call.dtype.lanes)
+        operand = emitter.expr(Cast(dtype, call.args[0]) if is_narrow else call.args[0])
+        lanes = [made(emitter, emitter.lane(dtype, operand, lane)) for lane in range(dtype.lanes)]
+        found = emitter.gathered(dtype, lanes)
+        return cast(emitter.writer, dtype, call.dtype, found) if is_narrow else found
 
     return write
 
@@ -67,12 +76,27 @@ def _exp2(emitter: "KernelEmitter", x: str) -> str:
     return emitter.instruction("llvm.nvvm.ex2.approx.f32", "float", ("float", x))
 
 
+def _quick_exp(emitter: "KernelEmitter", x: str) -> str:
+    """Within 2**-17 where the result is finite."""
+    share = emitter.writer.value(f"fmul float {x}, {float_literal(math.log2(math.e), _FLOAT)}")
+    return _exp2(emitter, share)
+
+
+def _quick_sigmoid(emitter: "KernelEmitter", x: str) -> str:
+    """1 / (1 + e**-x)"""
+    value = emitter.writer.value
+    power = _quick_exp(emitter, value(f"fneg float {x}"))
+    whole = value(f"fadd float {power}, {float_literal(1.0, _FLOAT)}")
+    return emitter.instruction("llvm.nvvm.rcp.approx.ftz.f", "float", ("float", whole))
+
+
 def _rsqrt(emitter: "KernelEmitter", x: str) -> str:
     return emitter.instruction("llvm.nvvm.rsqrt.approx.f", "float", ("float", x))
 
 
 MATHEMATICS = {
-    "exp": DeviceIntrinsic(_by_lanes(_exp)),
+    "exp": DeviceIntrinsic(_by_lanes(_exp, _quick_exp)),
     "exp2": DeviceIntrinsic(_by_lanes(_exp2)),
     "rsqrt": DeviceIntrinsic(_by_lanes(_rsqrt)),
+    "sigmoid": DeviceIntrinsic(_by_lanes(None, _quick_sigmoid)),
 }

@@ -8,7 +8,8 @@ does: `always` reads narrow floats, `never` does, and those that
 `follow` are narrow if all that is computed for them is; constants and parameters are no obstacle,
 unless a constant has no place in the narrow type. Sums are computed in float32 in any case.
 relay.ToMixedPrecision.follow_weights lets what reads weights alone, such as an embedding, be narrow
-too, so that all that follows stays so: for devices on which memory is what counts.
+too, so that all that follows stays so, and convolutions of groups, which no instruction multiplies
+in a narrow type: for devices on which memory is what counts.
 """
 
 from typing import Any
@@ -121,7 +122,7 @@ class _Narrower:
         args: list[RelayExpr],
     ) -> bool:
         """Whether a call reads narrow floats."""
-        stays_wide = record.contraction.stays_wide
+        stays_wide = record.contraction.stays_wide if not self.follow_weights else None
         if stays_wide is not None and stays_wide(attrs, self.narrow):
             return False
         leaves = [leaf for arg in args for leaf in _leaves(arg)]

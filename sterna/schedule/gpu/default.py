@@ -4,7 +4,7 @@ from sterna.schedule.gpu.contraction import schedule_contraction
 from sterna.schedule.gpu.elements import bind_elements, schedule_windows
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.gpu.rows import schedule_rows
-from sterna.schedule.gpu.sums import bind_sum, is_shared_sum, schedule_sum
+from sterna.schedule.gpu.sums import bind_sum, is_shared_sum, is_small_product, schedule_sum
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.registry import generic_schedule
 from sterna.te import ComputeOp
@@ -15,6 +15,8 @@ def schedule_default(kernel: Kernel) -> None:
     """By the loops: tiles of products, rows for blocks, shared sums, windows, or elements."""
     limits = Limits.of(kernel.target)
     inline_between(kernel)
+    if is_small_product(kernel) and schedule_sum(kernel, limits):
+        return
     for attempt in (schedule_contraction, schedule_rows, schedule_sum, schedule_windows):
         if attempt(kernel, limits):
             return

@@ -14,16 +14,20 @@ from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, IterVar, Stage, thread_axis
 
 # Fewer results than this leave threads idle, so that several share the sum of each.
-FEW_RESULTS = 4096
+FEW_RESULTS = 32768
 # Sums of fewer elements are not worth sharing, and those of more are shared at all times.
 SHORTEST_SHARED = 32
 LONG = 1024
 # Steps of a sum that one thread takes before more threads share it.
 OWN_STEPS = 8
+# Steps of a thread whose loads are on the way together.
+STEPS_AT_ONCE = 8
 # Results side by side that a row of threads has.
 COLUMNS = 32
 # Bytes that a thread reads of a row: a warp has a line of memory then.
 WORD = 4
+# Steps of products whose sums are shared, and how many of all results together.
+LONG_PRODUCT, SMALL_PRODUCT = 128, 1 << 21
 # Rows of threads in a block, each with a result of its own.
 ROWS = (8, 4, 2, 1)
 # Blocks that keep a device busy, and the least elements of a sum that are worth a block of its
@@ -57,6 +61,19 @@ def schedule_sum(kernel: Kernel, limits: Limits) -> bool:
     else:
         _by_rows(stage, result, limits)
     return True
+
+
+def is_small_product(kernel: Kernel) -> bool:
+    """Whether tiles of a product would be few, and long: threads share each of its sums then."""
+    total = _sum_of(kernel)
+    if total is None or len(total.input_tensors) < 2:
+        return False
+    length = math.prod(extents_of(total.reduce_axis))
+    *_, last = [axis for axis in total.reduce_axis if extents_of([axis]) != [1]]
+    along = lies_along(kernel.schedule[total.output(0)], last)
+    return along and length >= LONG_PRODUCT and (
+        length * math.prod(extents_of(total.axis)) <= SMALL_PRODUCT
+    )
 
 
 def _sum_of(kernel: Kernel) -> ComputeOp | None:
@@ -111,7 +128,9 @@ def _sum_columns(stage: Stage, limits: Limits) -> None:
     steps, row = stage.split(
         stage.fuse(*stage.op.reduce_axis), factor=max(1, limits.threads // COLUMNS)
     )
-    stage.reorder(place, column, row, steps, lane)
+    steps, inner = stage.split(steps, factor=STEPS_AT_ONCE)
+    stage.unroll(inner)
+    stage.reorder(place, column, row, steps, inner, lane)
     stage.bind(place, thread_axis("blockIdx.x"))
     stage.bind(column, thread_axis("threadIdx.x"))
     stage.bind(row, thread_axis("threadIdx.y"))
@@ -147,7 +166,9 @@ def _by_rows(stage: Stage, result: Stage, limits: Limits) -> None:
         stage.bind(stage.op.axis[at], thread_axis("threadIdx.y"))
     stage.compute_at(result, place)
     steps, thread = stage.split(stage.fuse(*stage.op.reduce_axis), factor=threads)
-    stage.reorder(*stage.op.axis, thread, steps)
+    steps, inner = stage.split(steps, factor=min(STEPS_AT_ONCE, -(-length // threads)))
+    stage.unroll(inner)
+    stage.reorder(*stage.op.axis, thread, steps, inner)
     stage.bind(thread, thread_axis("threadIdx.x"))
 
 
@@ -163,7 +184,9 @@ def _by_columns(stage: Stage, result: Stage, limits: Limits) -> None:
     length = math.prod(extents_of(stage.op.reduce_axis))
     shares = min(_shares(length, limits), limits.threads // columns)
     steps, row = stage.split(stage.fuse(*stage.op.reduce_axis), factor=shares)
-    stage.reorder(*stage.op.axis, row, steps)
+    steps, inner = stage.split(steps, factor=min(STEPS_AT_ONCE, -(-length // shares)))
+    stage.unroll(inner)
+    stage.reorder(*stage.op.axis, row, steps, inner)
     stage.bind(stage.op.axis[-1], thread_axis("threadIdx.x"))
     stage.bind(row, thread_axis("threadIdx.y"))
 

@@ -36,6 +36,8 @@ SHORTEST = 8
 # Blocks that keep a device busy, and what a piece of a row costs beside its bytes.
 BUSY, PIECE_BYTES = 264, 32
 MOST_LOADS = 64
+WORD_BYTES = 4
+"""What a bank of shared memory gives at once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +205,8 @@ class _Writer:
         widest = max(tensor.dtype.bytes for tensor in moved.moved)
         self.read_lanes = _lanes(self.sizes[0], widest)
         self.write_lanes = _lanes(self.sizes[1], out.dtype.bytes)
-        self.spread = max(1, VECTOR_BYTES // widest // self.read_lanes)
+        # Rows differ by a word at least where they are turned: threads read different banks.
+        self.spread = max(1, WORD_BYTES // widest // self.read_lanes)
         elements = tile.along_read * tile.along_write
         self.threads = min(limits.threads, elements // max(self.read_lanes, self.write_lanes))
 
