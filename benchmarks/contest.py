@@ -10,7 +10,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -50,11 +50,13 @@ def serve(engine: str, threads: int, pipe: Connection) -> None:
     """An engine's process: take models, and run the last one for as long as it is told to."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # engines print what nobody asked for
     run: peers.Runner | None = None
+    # What other processes take of the core costs an engine on one thread nothing this way.
+    clock = time.process_time if threads == 1 else time.perf_counter
     while (told := pipe.recv()) is not None:
         try:
             if isinstance(told, float):
                 assert run is not None
-                pipe.send(_turn(run, told))
+                pipe.send(_turn(run, told, clock))
                 continue
             path, inputs, explained = told
             run = None  # what it holds makes room first
@@ -68,19 +70,19 @@ def serve(engine: str, threads: int, pipe: Connection) -> None:
             pipe.send(f"{type(error).__name__}: {error}")
 
 
-def _turn(run: peers.Runner, seconds: float) -> float:
+def _turn(run: peers.Runner, seconds: float, clock: Callable[[], float]) -> float:
     """The median time of runs; the first one warms caches up, unless it fills the turn alone."""
-    start = time.perf_counter()
+    start = clock()
     run()
-    first = time.perf_counter() - start
+    first = clock() - start
     if first >= seconds:
         return first
     taken: list[float] = []
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end or len(taken) < 3:
-        start = time.perf_counter()
+    end = clock() + seconds
+    while clock() < end or len(taken) < 3:
+        start = clock()
         run()
-        taken.append(time.perf_counter() - start)
+        taken.append(clock() - start)
     return statistics.median(taken)
 
 

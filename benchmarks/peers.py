@@ -77,8 +77,24 @@ class CompiledRunner:
 
 
 def sterna(path: Path, inputs: Arrays, threads: int) -> Runner:
-    """Ours; the number of threads comes from the environment, which the caller sets."""
-    return CompiledRunner(compile_model(path), inputs, threads)
+    """Ours; the number of threads comes from the environment, which the caller sets.
+
+    Shapes that the file leaves open are those of the inputs. Single numbers, such as a sampling
+    rate, are fixed: branches on them fold.
+    """
+    shapes = {name: array.shape for name, array in inputs.items()}
+    fixed = {name: inputs[name] for name, shape in shapes.items() if shape == ()} or None
+    given = shapes if _is_open(path) else None
+    return CompiledRunner(compile_model(path, shapes=given, fixed=fixed), inputs, threads)
+
+
+def _is_open(path: Path) -> bool:
+    """Whether a file leaves dimensions of its inputs open."""
+    import onnx
+
+    graph = onnx.load(path, load_external_data=False).graph
+    kinds = [value.type.tensor_type for value in graph.input]
+    return any(dim.dim_value < 1 for kind in kinds for dim in kind.shape.dim)
 
 
 def onnxruntime(path: Path, inputs: Arrays, threads: int) -> Runner:

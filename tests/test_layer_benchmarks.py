@@ -265,3 +265,41 @@ def test_files_that_are_there_are_timed_without_the_libraries(
     assert exported.main() == 0 and timed == ["timm/small"]
     table = capsys.readouterr().out
     assert "timm/small" in table and "2.000" in table and "3.000" in table and "1.50" in table
+
+
+# ---- files of a folder ----
+
+
+def test_files_of_a_folder_are_timed_on_inputs_that_lie_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_module("onnxruntime")
+    files, engines = module("model_files"), module("peers")
+    rate = onnx.helper.make_tensor_value_info("rate", 7, [])
+    x, y = (onnx.helper.make_tensor_value_info(name, 1, ("n", 3)) for name in "xy")
+    nodes = [onnx.helper.make_node("Cast", ["rate"], ["r"], to=1),
+             onnx.helper.make_node("Mul", ["x", "r"], ["y"])]
+    graph = onnx.helper.make_graph(nodes, "scaled", [x, rate], [y])
+    (tmp_path / "sub").mkdir()
+    path = tmp_path / "sub" / "scaled.onnx"
+    opset = [onnx.helper.make_opsetid("", 17)]
+    onnx.save(onnx.helper.make_model(graph, opset_imports=opset, ir_version=8), path)
+    tasks: list[Any] = []
+
+    def run(given: Any, *rest: Any) -> int:
+        tasks.extend(given)
+        return 0
+
+    monkeypatch.setattr(files, "run", run)
+    given = [str(tmp_path), "--inputs", str(tmp_path), "--engines", "onnxruntime"]
+    monkeypatch.setattr(sys, "argv", ["model_files.py", *given])
+    assert files.main() == 0
+    (task,) = tasks
+    assert (task.key, task.kind, task.quantised) == ("sub/scaled", "sub", False)
+    drawn = task.make(tmp_path)[1]
+    assert drawn["x"].shape == (1, 3) and drawn["rate"].dtype == np.int64
+    held = np.arange(6, dtype="float32").reshape(2, 3)
+    np.savez(tmp_path / "scaled.npz", x=held, rate=np.array(2))
+    file, inputs = task.make(tmp_path)
+    ours, theirs = (engine(file, inputs, 1) for engine in (engines.sterna, engines.onnxruntime))
+    assert np.array_equal(ours()[0], theirs()[0]) and ours.model.inputs[0].shape == (2, 3)

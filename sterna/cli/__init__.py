@@ -56,7 +56,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command; the result is the process's exit status."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     chosen = next((word for word in words if not word.startswith("-")), None)
-    options = make_parser(chosen).parse_args(words)
+    try:
+        options = make_parser(chosen).parse_args(words)  # which loads the command
+    except KeyboardInterrupt:
+        complain("interrupted", INTERRUPTED, False)
+        return INTERRUPTED
     as_json = bool(getattr(options, "json", False))
     try:
         with warnings.catch_warnings():

@@ -14,12 +14,13 @@ from sterna.driver.kernel_code import make_kernels
 from sterna.ir.types import TensorType, flatten_type
 from sterna.lowering.entry import EntryFunction, make_entry
 from sterna.lowering.graph import Graph, Node
+from sterna.lowering.share_kernels import share_kernels
 from sterna.lowering.storage import ConstantLayout, Layout, in_place_candidates
 from sterna.lowering.work import bytes_of
 from sterna.relay.expr import Function
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
-from sterna.target import Target, processor_of
+from sterna.target import Target, is_microcontroller, processor_of
 from sterna.target.code_generator import ProgramCodeGenerator
 from sterna.tir.in_place import Overlap
 from sterna.tir.passes.make_packed import make_packed
@@ -196,6 +197,9 @@ def build_program(
         options.workspace_alignment, options.constant_alignment, options.has_pools,
         entry.input_places, entry.output_places,
     )
+    if is_microcontroller(target):
+        kernels, main = share_kernels(kernels, entry.function)
+        entry = replace(entry, function=main)
     every, tail = [*kernels, entry.function], interface.run()
     if packed:
         caller = _with_operands(entry, ENTRY.format(name))

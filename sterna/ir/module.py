@@ -55,6 +55,11 @@ class IRModule:
     def __setitem__(self, name: Any, function: Node) -> None:
         self.functions[_name_of(name)] = function
 
+    def get_type(self, name: str) -> tuple[Any, ...]:
+        """An algebraic data type of the module, and its constructors."""
+        data = self[name]
+        return (data.header, *data.constructors)
+
     def update_func(self, name: Any, function: Node) -> None:
         """Put another function in place of one."""
         self[name] = function

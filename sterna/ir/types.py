@@ -100,6 +100,11 @@ class TensorType(Type):
         return f"Tensor[{show_shape(self.shape)}, {self.dtype}]"
 
 
+def scalar_type(dtype: str | DataType) -> TensorType:
+    """The type of a single number."""
+    return TensorType((), DataType(dtype))
+
+
 @node
 class TupleType(Type):
     """Several values."""

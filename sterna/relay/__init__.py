@@ -18,6 +18,7 @@ from sterna.ir.types import (
     Type,
     TypeCall,
     TypeVar,
+    scalar_type,
 )
 from sterna.relay import analysis, operators
 from sterna.relay.adt import (
@@ -48,7 +49,7 @@ from sterna.relay.expr import (
 )
 from sterna.relay.infer import TypeInferenceError, infer
 from sterna.relay.op import Op
-from sterna.relay.parser import fromtext, parse
+from sterna.relay.parser import fromtext, parse, parse_expr
 from sterna.relay.reductions import logsumexp, mean_std, mean_variance, std
 from sterna.relay.scope_builder import ScopeBuilder
 from sterna.relay.steps import RefCreate, RefRead, RefWrite
@@ -66,7 +67,8 @@ __all__ = [
     "RefRead", "RefType", "RefWrite", "RelayExpr", "ScopeBuilder", "TensorType", "Tuple",
     "TupleGetItem", "TupleType", "TupleWrapper", "Type", "TypeCall", "TypeData",
     "TypeInferenceError", "TypeVar", "Var", "analysis", "bind", "const", "fromtext", "infer",
-    "logsumexp", "mean_std", "mean_variance", "operators", "parse", "std", "var",
+    "logsumexp", "mean_std", "mean_variance", "operators", "parse", "parse_expr",
+    "scalar_type", "std", "var",
 ]
 
 

@@ -12,9 +12,10 @@ _TOKEN = re.compile(
                    (?:bf16|f16|f32|f64|f|i8|i16|i32|i64|u8|u16|u32|u64)?)
       | (?P<local>%\w+)
       | (?P<global>@\w+)
-      | (?P<arrow>->)
+      | (?P<arrow>->|=>)
       | (?P<infinity>-inf\b)
       | (?P<name>[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*)
+      | (?P<infix>==|!=|<=|>=|[-+*/])
       | (?P<sign>[()\[\]{},;:=.?<>])
     """,
     re.VERBOSE | re.DOTALL,

@@ -1,15 +1,25 @@
 """Graphs read from text; text.py shows the form."""
 
-import json
-import re
-from typing import Any, NoReturn
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 
 from sterna.ir.module import IRModule
+from sterna.ir.node import Node
 from sterna.ir.serialize import load_json
-from sterna.ir.types import Any as AnyDim
-from sterna.ir.types import FuncType, TensorType, TupleType, Type
+from sterna.ir.types import GlobalTypeVar
+from sterna.relay.adt import (
+    Clause,
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    PatternWildcard,
+    TypeData,
+)
 from sterna.relay.expr import (
     Call,
     Constant,
@@ -23,13 +33,20 @@ from sterna.relay.expr import (
     Var,
     const,
 )
-from sterna.relay.lexer import Token, place, tokens_of
+from sterna.relay.lexer import Token, place
 from sterna.relay.op import Op, find
-from sterna.relay.text import SUFFIXES
-from sterna.support.dtype import DataType
+from sterna.relay.steps import Step
+from sterna.relay.text import REFERENCES, SUFFIXES
+from sterna.relay.type_parser import TypeParser, split_number
 
+_REFERENCES: dict[str, type[Step]] = {name: kind for kind, name in REFERENCES.items()}
 _DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()} | {"f32": "float32"}
-_NUMBER = re.compile(r"(.*?)(bf16|f16|f32|f64|f|i8|i16|i32|i64|u8|u16|u32|u64)?")
+# How strongly a sign binds, and the operator that it stands for.
+_INFIX = {
+    "*": (3, "multiply"), "/": (3, "divide"), "+": (2, "add"), "-": (2, "subtract"),
+    "<": (1, "less"), ">": (1, "greater"), "<=": (1, "less_equal"), ">=": (1, "greater_equal"),
+    "==": (0, "equal"), "!=": (0, "not_equal"),
+}
 
 
 def fromtext(text: str) -> Any:
@@ -52,14 +69,22 @@ def parse(source: str, source_name: str = "from_string") -> IRModule:
     return made if isinstance(made, IRModule) else IRModule.from_expr(made)
 
 
-class _Parser:
+def parse_expr(source: str) -> RelayExpr:
+    """The expression that a text shows, free variables and all; functions have no names."""
+    made = fromtext(source)
+    if isinstance(made, IRModule):
+        raise ValueError("the text shows a module: relay.parse reads those")
+    assert isinstance(made, RelayExpr)
+    return made
+
+
+class _Parser(TypeParser):
     def __init__(self, text: str) -> None:
-        self.text = text
-        self.tokens, meta = tokens_of(text)
-        self.at = 0
-        self.constants = self._constants(meta)
+        super().__init__(text)
+        self.constants = self._constants(self.metadata)
         self.scopes: list[dict[str, RelayExpr]] = [{}]
         self.globals: dict[str, GlobalVar] = {}
+        self.constructors: dict[str, Constructor] = {}
 
     def _constants(self, meta: str) -> tuple[Any, ...]:
         if not meta.strip():
@@ -69,60 +94,60 @@ class _Parser:
             raise ValueError("the section #[metadata] holds no list of constants")
         return found
 
-    # ---- words ----
-
-    @property
-    def next(self) -> Token:
-        return self.tokens[self.at]
-
-    def fail(self, wanted: str) -> NoReturn:
-        found = self.next.text or "the end"
-        raise ValueError(f"{place(self.text, self.next.at)}: expected {wanted}, found {found!r}")
-
-    def take(self, text: str) -> bool:
-        """Go over a word if it is the next one."""
-        if self.next.text == text and self.next.kind != "text":
-            self.at += 1
-            return True
-        return False
-
-    def need(self, text: str) -> None:
-        if not self.take(text):
-            self.fail(f"'{text}'")
-
-    def word(self, kind: str, wanted: str) -> str:
-        if self.next.kind != kind:
-            self.fail(wanted)
-        self.at += 1
-        return self.tokens[self.at - 1].text
-
-    def whole_number(self) -> int:
-        text = self.word("number", "a whole number")
-        if not text.lstrip("-").isdigit():
-            self.at -= 1
-            self.fail("a whole number")
-        return int(text)
-
     # ---- modules and functions ----
 
     def whole(self) -> Any:
-        made = self.module() if self.next.text == "def" else self.scope_body()
+        is_module = self.next.text in ("def", "type")
+        made = self.module() if is_module else self.scope_body()
         if self.next.kind != "end":
             self.fail("the end")
         return made
 
     def module(self) -> IRModule:
-        functions: dict[str, Function] = {}
-        while self.take("def"):
+        functions: dict[str, Node] = dict(self.data())
+        while self.next.text in ("def", "type"):
+            if self.take("type"):
+                self.skip_data()
+                continue
+            self.need("def")
             name = self.word("global", "a function's name (@name)")[1:]
             if name in functions:
                 raise ValueError(f"the function @{name} is defined twice")
             functions[name] = self.function()
         return IRModule(functions)
 
+    def data(self) -> Iterator[tuple[str, TypeData]]:
+        """The algebraic data types of the text, wherever they stand: functions may come first."""
+        begin = self.at
+        places = [k for k, token in enumerate(self.tokens) if token.text == "type"
+                  and token.kind == "name" and self.tokens[k + 1].kind == "name"]
+        self.data_types = {self.tokens[k + 1].text for k in places}
+        for self.at in places:
+            self.need("type")
+            header = GlobalTypeVar(self.word("name", "a name"))
+            params = self.type_parameters()
+            self.need("{")
+            made = []
+            while not self.take("}"):
+                name = self.word("name", "a constructor")
+                fields = self.types() if self.next.text == "(" else ()
+                made.append(Constructor(name, fields, header))
+                if self.next.text != "}":
+                    self.need(",")
+            self.type_vars -= {var.name_hint for var in params}
+            self.constructors |= {each.name_hint: each for each in made}
+            yield header.name_hint, TypeData(header, params, made)
+        self.at = begin
+
+    def skip_data(self) -> None:
+        while not self.take("}"):
+            self.at += 1
+
     def function(self) -> Function:
-        """(params, attrs) -> type { body }"""
+        """[types](params, attrs) -> type { body }"""
         self.scopes.append({})
+        outer = set(self.type_vars)
+        type_params = self.type_parameters()
         params: list[Var] = []
         attrs: dict[str, Any] = {}
         self.need("(")
@@ -140,7 +165,8 @@ class _Parser:
         body = self.scope_body()
         self.need("}")
         self.scopes.pop()
-        return Function(tuple(params), body, result, (), attrs)
+        self.type_vars = outer
+        return Function(tuple(params), body, result, type_params, attrs)
 
     def parameter(self) -> Var:
         name = self.word("local", "a variable")[1:]
@@ -154,7 +180,10 @@ class _Parser:
         """Lines that name expressions, variables that are bound, and the value."""
         bound: list[tuple[Var, RelayExpr]] = []
         while True:
-            if self.take("let"):
+            if self.take("free_var"):
+                self.parameter()
+                self.take(";")
+            elif self.take("let"):
                 name = self.word("local", "a variable")[1:]
                 kind = self.type() if self.take(":") else None
                 self.need("=")
@@ -187,7 +216,26 @@ class _Parser:
 
     # ---- expressions ----
 
-    def expression(self) -> RelayExpr:
+    def expression(self, weakest: int = 0) -> RelayExpr:
+        """Operands with signs between them, those that bind stronger first."""
+        made = self.operand()
+        while (sign := self.infix()) is not None and _INFIX[sign][0] >= weakest:
+            self.at += 1
+            strength, name = _INFIX[sign]
+            made = Call(Op(name), (made, self.expression(strength + 1)))
+        return made
+
+    def infix(self) -> str | None:
+        """The sign that comes next, if it stands between operands; -1 there is minus 1."""
+        token = self.next
+        if token.kind == "number" and token.text.startswith("-"):
+            self.tokens[self.at : self.at + 1] = [
+                Token("infix", "-", token.at), Token("number", token.text[1:], token.at + 1)
+            ]
+            return "-"
+        return token.text if token.text in _INFIX else None
+
+    def operand(self) -> RelayExpr:
         made = self.primary()
         while True:
             if self.take("."):
@@ -244,6 +292,14 @@ class _Parser:
             return self.function()
         if token.text == "if":
             return self.choice()
+        if token.text == "match":
+            return self.match()
+        if token.text in _REFERENCES and self.tokens[self.at + 1].text == "(":
+            return self.reference()
+        if token.text in self.constructors and token.kind == "name":
+            self.at += 1
+            made = self.constructors[token.text]
+            return made if made.inputs or self.next.text == "(" else made()
         if token.text == "{":
             return self.inner_scope()
         if self.take("("):
@@ -285,7 +341,61 @@ class _Parser:
         self.need("else")
         return If(condition, first, self.inner_scope())
 
-    def tuple_or_group(self) -> RelayExpr:
+    def match(self) -> RelayExpr:
+        """match (value) { pattern => value, ... }; match? where a value may look like none"""
+        self.need("match")
+        complete = not self.take("?")
+        self.need("(")
+        data = self.expression()
+        self.need(")")
+        self.need("{")
+        clauses = []
+        while not self.take("}"):
+            self.scopes.append({})
+            pattern = self.pattern()
+            self.need("=>")
+            clauses.append(Clause(pattern, self.expression()))
+            self.scopes.pop()
+            if self.next.text != "}":
+                self.need(",")
+        return Match(data, tuple(clauses), complete)
+
+    def pattern(self) -> Pattern:
+        if self.next.kind == "local":
+            return PatternVar(self.parameter())
+        if self.take("_"):
+            return PatternWildcard()
+        if self.next.text == "(":
+            return PatternTuple(self.patterns())
+        token = self.next
+        name = self.word("name", "a pattern")
+        if name not in self.constructors:
+            raise ValueError(f"{place(self.text, token.at)}: there is no constructor {name}")
+        fields = self.patterns() if self.next.text == "(" else ()
+        return PatternConstructor(self.constructors[name], fields)
+
+    def patterns(self) -> tuple[Pattern, ...]:
+        self.need("(")
+        found = []
+        while not self.take(")"):
+            found.append(self.pattern())
+            if self.next.text != ")":
+                self.need(",")
+        return tuple(found)
+
+    def reference(self) -> RelayExpr:
+        token = self.next
+        kind = _REFERENCES[token.text]
+        self.at += 1
+        self.need("(")
+        parts = self.tuple_or_group(always=True)
+        assert isinstance(parts, Tuple)
+        try:
+            return kind(*parts.fields)
+        except TypeError as error:
+            raise ValueError(f"{place(self.text, token.at)}: {error}") from None
+
+    def tuple_or_group(self, always: bool = False) -> RelayExpr:
         fields: list[RelayExpr] = []
         comma = False
         while not self.take(")"):
@@ -293,75 +403,11 @@ class _Parser:
             if self.next.text != ")":
                 self.need(",")
                 comma = True
-        return fields[0] if len(fields) == 1 and not comma else Tuple(tuple(fields))
-
-    # ---- types and attributes ----
-
-    def open_dim(self) -> AnyDim:
-        """What follows a question mark: the name of a dimension, if it has one."""
-        return AnyDim(self.word("name", "a name") if self.next.kind == "name" else None)
-
-    def type(self) -> Type:
-        if self.take("Tensor"):
-            self.need("[")
-            self.need("(")
-            shape: list[Any] = []
-            while not self.take(")"):
-                shape.append(self.open_dim() if self.take("?") else self.whole_number())
-                if self.next.text != ")":
-                    self.need(",")
-            self.need(",")
-            dtype = DataType(self.word("name", "an element type"))
-            self.need("]")
-            return TensorType(tuple(shape), dtype)
-        if self.take("fn"):
-            args = self.types()
-            self.need("->")
-            return FuncType(args, self.type())
-        return TupleType(self.types())
-
-    def types(self) -> tuple[Type, ...]:
-        self.need("(")
-        found: list[Type] = []
-        while not self.take(")"):
-            found.append(self.type())
-            if self.next.text != ")":
-                self.need(",")
-        return tuple(found)
-
-    def value(self) -> Any:
-        """An attribute's value."""
-        token = self.next
-        self.at += 1
-        if token.kind == "text":
-            return json.loads(token.text)
-        if token.kind == "number":
-            digits, suffix = _split(token.text)
-            whole = digits.lstrip("-").isdigit() and not suffix.startswith(("f", "bf"))
-            return int(digits) if whole else float(digits)
-        if token.text in ("None", "True", "False"):
-            return {"None": None, "True": True, "False": False}[token.text]
-        if token.text in ("inf", "-inf", "nan"):
-            return float(token.text)
-        if token.text == "[":
-            items = []
-            while not self.take("]"):
-                items.append(self.value())
-                if self.next.text != "]":
-                    self.need(",")
-            return tuple(items)
-        self.at -= 1
-        self.fail("a value")
-
-
-def _split(text: str) -> tuple[str, str]:
-    match = _NUMBER.fullmatch(text)
-    assert match is not None
-    return match[1], match[2] or ""
-
+        is_group = len(fields) == 1 and not comma and not always
+        return fields[0] if is_group else Tuple(tuple(fields))
 
 def _number(text: str) -> RelayExpr:
-    digits, suffix = _split(text)
+    digits, suffix = split_number(text)
     dtype = _DTYPES[suffix] if suffix or digits.lstrip("-").isdigit() else "float32"
     number = int(digits) if digits.lstrip("-").isdigit() else float(digits)
     return const(np.asarray(number), dtype)

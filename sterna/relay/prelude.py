@@ -38,8 +38,7 @@ class Prelude:
 
     def get_type(self, name: str) -> tuple[GlobalTypeVar | Constructor, ...]:
         """A data type and its constructors."""
-        data: TypeData = self.mod[name]
-        return (data.header, *data.constructors)
+        return self.mod.get_type(name)
 
     # ---- types ----
 

@@ -6,6 +6,9 @@
       nn.softmax(%0)
     }
 
+    type List[A] { Cons(A, List[A]), Nil }
+    def @is_empty[A](%l: List[A]) { match (%l) { Nil => { True }, _ => { False }, } }
+
 %0, %1, ... name what is computed once and used where the name stands; `let` binds a variable.
 Attributes stand where they differ from their defaults. A scalar constant is written out; others are
 numbered, meta[relay.Constant][0], and the section #[metadata] holds them.
@@ -14,12 +17,21 @@ numbered, meta[relay.Constant][0], and the section #[metadata] holds them.
 import json
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from sterna.ir.module import IRModule
 from sterna.ir.serialize import save_json
 from sterna.ir.types import TupleType
+from sterna.relay.adt import (
+    Constructor,
+    Match,
+    Pattern,
+    PatternConstructor,
+    PatternTuple,
+    PatternVar,
+    TypeData,
+)
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import (
     Call,
@@ -34,7 +46,7 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import Op
-from sterna.relay.steps import Step
+from sterna.relay.steps import RefCreate, RefRead, RefWrite, Step
 
 HEADER = '#[version = "0.0.5"]'
 METADATA = "#[metadata]"
@@ -45,6 +57,9 @@ SUFFIXES = {
     "uint32": "u32", "uint64": "u64",
 }
 INDENT = "  "
+REFERENCES: dict[type[Step], str] = {
+    RefCreate: "ref", RefRead: "ref_read", RefWrite: "ref_write",
+}
 
 
 def show_expr(expr: RelayExpr, metadata: bool = False) -> str:
@@ -68,6 +83,8 @@ def show_module(mod: IRModule, metadata: bool = False) -> str:
     for name, function in mod.functions.items():
         if isinstance(function, Function):
             parts.append("\n".join(printer.function(function, f"def @{name}")))
+        elif isinstance(function, TypeData):
+            parts.append(_data_type(function))
         else:
             parts.append(repr(function))
     text = HEADER + "\n" + "\n\n".join(parts)
@@ -79,6 +96,7 @@ class _Printer:
         self.names: dict[int, str] = {}
         self.used: set[str] = set()
         self.count = 0
+        self.steps: list[int] = []
         self.constants: dict[int, int] = {}
         self.kept: list[Constant] = []
 
@@ -93,9 +111,18 @@ class _Printer:
             arrow = f" -> {_type(func.ret_type)}"
         elif func.body._type is not None:
             arrow = f" /* -> {_type(func.body._type)} */"
-        yield f"{begin}({', '.join(parts)}){arrow} {{"
-        yield from self.scope(func.body, indent + INDENT)
+        yield f"{begin}{_type_list(func.type_params)}({', '.join(parts)}){arrow} {{"
+        yield from self._inner(func.body, indent + INDENT)
         yield indent + "}"
+
+    def _inner(self, root: RelayExpr, indent: str) -> list[str]:
+        """The lines of a scope whose names end with it."""
+        known = len(self.steps)
+        lines = list(self.scope(root, indent))
+        for each in self.steps[known:]:
+            del self.names[each]
+        del self.steps[known:]
+        return lines
 
     def scope(self, root: RelayExpr, indent: str) -> Iterator[str]:
         """The lines of a body: what it computes by name, then its value."""
@@ -117,6 +144,7 @@ class _Printer:
                 continue
             line = self._inline(expr, indent)
             self.names[id(expr)] = f"%{self.count}"
+            self.steps.append(id(expr))
             self.count += 1
             yield f"{indent}{self.names[id(expr)]} = {line};"
 
@@ -130,6 +158,8 @@ class _Printer:
             return f"@{expr.name_hint}"
         if isinstance(expr, Op):
             return expr.name
+        if isinstance(expr, Constructor):
+            return expr.name_hint
         if isinstance(expr, Constant):
             return _scalar(expr) or self._meta(expr)
         return self.names.get(id(expr))
@@ -148,16 +178,36 @@ class _Printer:
         if isinstance(expr, Function):
             return "\n".join(self.function(expr, "fn ", indent))
         if isinstance(expr, If):
-            first = "\n".join(self.scope(expr.true_branch, indent + INDENT))
-            second = "\n".join(self.scope(expr.false_branch, indent + INDENT))
+            first = "\n".join(self._inner(expr.true_branch, indent + INDENT))
+            second = "\n".join(self._inner(expr.false_branch, indent + INDENT))
             condition = self._part(expr.cond)
             return f"if ({condition}) {{\n{first}\n{indent}}} else {{\n{second}\n{indent}}}"
         if isinstance(expr, Step):
             parts = ", ".join(self._part(part) for part in expr.operands())
-            return f"{type(expr).__name__}({parts})"
+            return f"{REFERENCES.get(type(expr)) or type(expr).__name__}({parts})"
+        if isinstance(expr, Match):
+            return "\n".join(self._match(expr, indent))
         assert isinstance(expr, Let)
-        lines = "\n".join(self.scope(expr, indent + INDENT))
+        lines = "\n".join(self._inner(expr, indent + INDENT))
         return f"{{\n{lines}\n{indent}}}"
+
+    def _match(self, match: Match, indent: str) -> Iterator[str]:
+        yield f"match{'' if match.complete else '?'} ({self._part(match.data)}) {{"
+        for clause in match.clauses:
+            yield f"{indent}{INDENT}{self._pattern(clause.lhs)} => {{"
+            yield from self._inner(clause.rhs, indent + INDENT * 2)
+            yield f"{indent}{INDENT}}},"
+        yield f"{indent}}}"
+
+    def _pattern(self, pattern: Pattern) -> str:
+        if isinstance(pattern, PatternVar):
+            return self._declare(pattern.var)
+        if isinstance(pattern, PatternTuple):
+            return f"({', '.join(map(self._pattern, pattern.patterns))},)"
+        if isinstance(pattern, PatternConstructor):
+            fields = ", ".join(map(self._pattern, pattern.patterns))
+            return f"{pattern.constructor.name_hint}{fields and f'({fields})'}"
+        return "_"
 
     def _part(self, expr: RelayExpr) -> str:
         known = self.atom(expr)
@@ -165,6 +215,8 @@ class _Printer:
         return known
 
     def _call(self, call: Call) -> str:
+        if isinstance(call.op, Constructor) and not call.args:
+            return call.op.name_hint
         parts = [self._part(arg) for arg in call.args]
         if call.attrs is not None:
             parts += [f"{name}={_value(value)}" for name, value in call.attrs.shown()]
@@ -208,9 +260,23 @@ def _within(root: RelayExpr, known: dict[int, str]) -> list[RelayExpr]:
         stack.append((expr, True))
         if isinstance(expr, If):
             stack.append((expr.cond, False))
+        elif isinstance(expr, Match):
+            stack.append((expr.data, False))
         elif isinstance(expr, Call | Tuple | TupleGetItem | Step):
             stack += [(e, False) for e in reversed(expr.operands())]
     return order
+
+
+def _data_type(data: TypeData) -> str:
+    made = []
+    for each in data.constructors:
+        fields = ", ".join(map(_type, each.inputs))
+        made.append(f"{INDENT}{each.name_hint}{fields and f'({fields})'},")
+    return "\n".join([f"type {data.header!r}{_type_list(data.type_vars)} {{", *made, "}"])
+
+
+def _type_list(kinds: Sequence[Any]) -> str:
+    return f"[{', '.join(map(_type, kinds))}]" if kinds else ""
 
 
 def _annotation(kind: Any) -> str:

@@ -219,6 +219,9 @@ static STERNA_STEP int32_t {name}(
     for (int32_t lane = 0; lane < {QUAD}; lane++, sums++) {{
       int32_t {", ".join(f"s{n} = 0" for n in range(outputs))};
       x = plane + lane, w = weights + lane;
+#if defined(__clang__)
+#pragma nounroll  /* a row's products are written out */
+#endif
       for (int32_t row = 0; row < rows; row++, x += pitch, w += {QUAD * columns}) {{
 {products}
       }}

@@ -15,7 +15,7 @@ from sterna.tir import address_of, call_extern
 from sterna.tir.ir_builder import BufferVar
 
 # Results of a row whose sums are kept at a time, unless one tile has more.
-MOST_KEPT = 12
+MOST_KEPT = 6
 # What a copy may take where results leave the rows below them readable.
 BAND_BYTES = 1536
 

@@ -16,6 +16,7 @@ from sterna.support.architecture import architecture_of, archive_members
 from sterna.support.elf_join import NotJoinedError, join_objects
 from sterna.support.file_view import FileView
 from sterna.support.options import options
+from sterna.support.write_aside import errors_of
 
 # What every model exports, and how far into an archive its table of symbols reaches at most.
 MODEL_SYMBOL = b"__sterna__model"
@@ -121,7 +122,10 @@ def _link(
     # Written aside and moved into place: nobody sees half a file, and a process that has the old
     # one loaded keeps it. Some linkers write further files beside it, which nobody asked for.
     target = base / output
-    with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
+    with (
+        errors_of(target),
+        tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder,
+    ):
         aside = os.path.join(os.path.abspath(folder), target.name)
         run_compiler(
             [*command, *mode, "-o", aside, f"-I{native.include_folder()}",

@@ -55,6 +55,9 @@ from sterna.support.dtype import DataType
 STAYS_ROLLED = "stays_rolled"
 # An annotation of loops whose iterations load for the next one, where compilers shall leave it.
 LOADS_AHEAD = "loads_ahead"
+# An attribute of a function that several layers call, which compilers shall not copy into its
+# callers: by the places of parameters that are numbers, how small and how large these are.
+SHARED = "shared"
 LoopKind = Literal["serial", "parallel", "unrolled", "vectorized", "thread"]
 
 

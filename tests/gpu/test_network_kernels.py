@@ -141,6 +141,9 @@ SCHEDULES = {
     "depthwise": lambda: relay.nn.relu(relay.nn.conv2d(
         var("x", 1, 5, 5, 8), var("w", 3, 3, 8, 1), groups=8, padding=(1, 1),
         data_layout="NHWC", kernel_layout="HWOI")),
+    "wide_windows": lambda: relay.nn.conv2d(
+        var("x", 1, 7, 7, 4), var("w", 5, 5, 4, 1), groups=4, padding=(2, 2),
+        data_layout="NHWC", kernel_layout="HWOI"),
     "global_pool": lambda: relay.nn.global_avg_pool2d(var("x", 1, 7, 7, 40), layout="NHWC"),
     "rows_summed": lambda: relay.sum(var("x", 6, 300), axis=1),
     "columns_summed": lambda: relay.sum(var("x", 70, 33), axis=0),

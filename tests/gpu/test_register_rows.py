@@ -9,6 +9,7 @@ import pytest
 from sterna import relay
 from sterna.codegen import nvptx
 from sterna.schedule.choose import answering
+from sterna.schedule.gpu import register_rows
 from sterna.tir import pipeline as loop_pipeline
 from sterna.tir.device_interpreter import run_on_device
 from sterna.tir.passes.split_host_device import split_host_device
@@ -49,7 +50,7 @@ def check(expr: Any, wanted: Any, tolerance: float = 1e-5, answers: Any = None) 
     return str(function)
 
 
-@pytest.mark.parametrize("length", [33, 64, 100, 136])
+@pytest.mark.parametrize("length", [33, 64, 100, 131, 136, 270])
 def test_softmax_of_any_length(length: int) -> None:
     check(relay.nn.softmax(var("x", 3, length)), softmax)
 
@@ -82,10 +83,25 @@ def test_rows_of_several_axes() -> None:
               x.reshape(1, 4, 42), g[:, None], b[:, None]).reshape(1, 4, 6, 7))
 
 
-def test_a_row_that_registers_have_no_room_for() -> None:
-    answers = {"threads of a row": "256 threads, vectors of 1, read again"}
-    text = check(relay.nn.softmax(var("x", 1, 2049)), softmax, answers=answers)
+@pytest.mark.parametrize("kept", ["512 threads, vectors of 4, in shared memory",
+                                  "256 threads, vectors of 4, read again"])
+def test_a_row_that_registers_have_no_room_for(
+    kept: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(register_rows, "AT_ONCE", 1)
+    text = check(
+        relay.nn.softmax(var("x", 1, 2055)), softmax, answers={"threads of a row": kept})
     assert "for part in" in text
+    assert ("shared.dyn" in text) == ("shared" in kept)
+
+
+def test_rows_that_begin_inside_of_vectors() -> None:
+    made = relay.nn.layer_norm(var("x", 3, 133), var("g", 133), var("b", 133))
+    assert "first" in check(made, norm)
+    narrow = relay.nn.softmax(var("x", 3, 259, dtype="bfloat16"))
+    assert "first" in check(narrow, softmax, 1e-2)
+    assert "first" in check(
+        relay.sum(var("x", 3, 9, 15), axis=(1, 2)), lambda x: x.sum((1, 2)), 1e-4)
 
 
 @requires_ptxas

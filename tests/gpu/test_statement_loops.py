@@ -1,11 +1,16 @@
 """Loops of statements that threads share because each iteration touches elements of its own."""
 
 import numpy as np
+import pytest
 
 from sterna import relay
+from sterna.tir import ir_builder
 from sterna.tir import pipeline as loop_pipeline
+from sterna.tir.buffer import decl_buffer
 from sterna.tir.device_interpreter import run_on_device
+from sterna.tir.passes.bind_threads import bind_threads
 from tests.gpu.test_network_kernels import lowered, var
+from tests.tir.programs import function
 
 
 def test_scattered_rows_are_shared_by_their_columns() -> None:
@@ -25,10 +30,48 @@ def test_scattered_rows_are_shared_by_their_columns() -> None:
     np.testing.assert_array_equal(out, wanted)
 
 
-def test_updates_of_one_axis_alone_are_one_threads() -> None:
-    places = relay.var("i", shape=(4,), dtype="int64")
-    made = lowered(relay.scatter_elements(var("x", 6), places, var("y", 4)), "opencl")
-    assert str(made.function).count("range(1):  # thread threadIdx.x") == 1
+@pytest.mark.parametrize("rest", [(), (3,)])
+def test_updates_are_shared_by_what_they_change(rest: tuple[int, ...]) -> None:
+    """Each thread takes all of them, and does those of its own elements in their order."""
+    places = relay.var("i", shape=(40, *rest), dtype="int64")
+    x, y = var("x", 9, *rest), var("y", 40, *rest)
+    made = lowered(relay.scatter_elements(x, places, y, axis=0, reduction="mul"), "opencl")
+    assert "range(1):  # thread threadIdx.x" not in str(made.function)
+    rng = np.random.default_rng(0)
+    given, factors = (rng.standard_normal((n, *rest)).astype("float32") for n in (9, 40))
+    at = rng.integers(-9, 9, (40, *rest))
+    out = np.zeros_like(given)
+    run_on_device(loop_pipeline.run(made.function), given, at, factors, out, seed=1)
+    wanted = given.copy()
+    for place in np.ndindex(at.shape):
+        wanted[at[place], *place[1:]] *= factors[place]
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_segments_are_shared_by_what_they_add_to() -> None:
+    ids = relay.var("i", shape=(50,), dtype="int32")
+    made = lowered(relay.segment_sum(var("x", 50, 2), ids, num_segments=6), "opencl")
+    assert "range(1):  # thread threadIdx.x" not in str(made.function)
+    rng = np.random.default_rng(0)
+    x, at = rng.standard_normal((50, 2)).astype("float32"), rng.integers(-1, 7, 50, "int32")
+    out = np.zeros((6, 2), "float32")
+    run_on_device(loop_pipeline.run(made.function), x, at, out, seed=1)
+    wanted = np.zeros_like(out)
+    for place, row in zip(at, x, strict=True):
+        if 0 <= place < 6:
+            wanted[place] += row
+    np.testing.assert_array_equal(out, wanted)
+
+
+def test_steps_that_wait_for_each_other_are_one_threads() -> None:
+    """Each adds what the one before has made."""
+    ib = ir_builder.create()
+    x = decl_buffer((8,), "float32", "x")
+    out = ib.buffer_ptr(x)
+    with ib.for_range(0, 7, name="i") as i:
+        out[i + 1] = out[i + 1] + out[i]
+    bound = str(bind_threads(function("sums", ib.get(), x)))
+    assert "range(1):  # thread threadIdx.x" in bound
 
 
 def test_sorts_and_scans_leave_no_thread_alone() -> None:

@@ -113,3 +113,21 @@ def test_boxes_are_assembled_without_spills() -> None:
     made = relay.vision.non_max_suppression(*names).astuple()
     _, kernels = split_host_device(loop_pipeline.run(lowered(made, HOPPER).function))
     assert not assemble(nvptx.generate(kernels, "sm_90a"), "sm_90a").spilled_bytes
+
+
+def test_elements_of_a_sparse_product() -> None:
+    places, begins = np.array([0, 3, 1, 0, 2], "int32"), np.array([0, 2, 2, 3, 5], "int32")
+    values = RNG.integers(-3, 4, 5).astype("float32")
+    dense = RNG.integers(-3, 4, (3, 4)).astype("float32")
+    sparse = tuple(var(n, a) for n, a in zip("dij", (values, places, begins), strict=True))
+    check(relay.nn.sparse_dense(var("x", dense), sparse), dense, values, places, begins)
+
+
+def test_boxes_find_their_rows() -> None:
+    """Two images, whose anchors are dropped in different places."""
+    scores = RNG.integers(0, 9, (2, 3, 40)).astype("float32") / 8
+    moves = np.zeros((2, 160), "float32")
+    anchors = RNG.integers(0, 8, (1, 40, 4)).astype("float32") / 8
+    made = relay.vision.multibox_transform_loc(
+        var("s", scores), var("m", moves), var("a", anchors), threshold=0.75)
+    check(made, scores, moves, anchors)

@@ -1,5 +1,6 @@
 """Layers of int8 by the instructions of processors, run by QEMU and held against NumPy."""
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -70,7 +71,7 @@ def chained(data: Any, seed: int, outputs: int, window: int, stride: int = 1) ->
 
 
 @pytest.mark.parametrize(("board", "cpu"), [
-    ("mps2_an386", "cortex-m4"), ("mps3_an547", "cortex-m55"),
+    ("mps2_an385", "cortex-m3"), ("mps2_an386", "cortex-m4"), ("mps3_an547", "cortex-m55"),
 ])
 def test_results_lie_over_their_data(board: str, cpu: str, tmp_path: Path) -> None:
     require_program("qemu-system-arm")
@@ -90,6 +91,34 @@ def test_results_lie_over_their_data(board: str, cpu: str, tmp_path: Path) -> No
     project = micro.generate_project("baremetal", program, tmp_path / "project", {
         "board": board, "project_type": "example_project", "toolchain": "gcc",
         "sample_inputs": tmp_path / "inputs.npz",
+    })
+    project.build()
+    (found,) = run_example(project).outputs.values()
+    project.close()
+    np.testing.assert_array_equal(found, run_built(relay.build(mod, target="llvm"), x=x))
+
+
+@pytest.mark.parametrize(("board", "cpu"), [
+    ("mps2_an385", "cortex-m3"), ("mps2_an386", "cortex-m4"), ("mps3_an547", "cortex-m55"),
+])
+def test_layers_of_other_sizes_share_kernels(board: str, cpu: str, tmp_path: Path) -> None:
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    data = relay.var("x", shape=(1, 6, 6, 12), dtype="int8")
+    image, channels = data, (12, 20, 28, 36)
+    for seed, outputs in enumerate(channels):
+        image = chained(image, 2 * seed, outputs, 1)
+        image = chained(image, 2 * seed + 1, outputs, 3)
+    mod = tvm.IRModule.from_expr(relay.Function((data,), image))
+    x = np.random.default_rng(0).integers(-128, 128, (1, 6, 6, 12)).astype("int8")
+    np.savez(tmp_path / "inputs.npz", x=x)
+    program = build(mod, f"c -mcpu={cpu}")
+    kernels = re.findall(r"^static.* tvmgen_default_fused\w+\(.*{$", program.lib.get_source(), re.M)
+    assert sum("STERNA_SHARED" in kernel for kernel in kernels) >= 1
+    assert len(kernels) <= 2 * len(channels) - 3  # depthwise ones are one
+    project = micro.generate_project("baremetal", program, tmp_path / "project", {
+        "board": board, "project_type": "example_project", "toolchain": "gcc",
+        "sample_inputs": tmp_path / "inputs.npz", "warning_as_error": True,
     })
     project.build()
     (found,) = run_example(project).outputs.values()

@@ -104,7 +104,10 @@ def built(
         return _as_kernel(record, attrs, operands, whole)
     count = iter(range(1000))
     holders = [_placeholders(value, count) for value in operands]
-    made = flatten(record.compute(attrs, kind, *holders))
+    found = None
+    if is_gpu(whole) and record.compute_by_threads is not None:
+        found = record.compute_by_threads(attrs, kind, *holders)
+    made = flatten(found if found is not None else record.compute(attrs, kind, *holders))
     schedule = create_schedule([t.op for t in made])
     read = [t.op in schedule.stage_map for t in flatten(holders)]
     inputs = [t for t, is_read in zip(flatten(holders), read, strict=True) if is_read]

@@ -13,6 +13,7 @@ from sterna import relay
 from sterna.ir import explain_difference
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import find, records
+from sterna.relay.prelude import Prelude
 from tests.relay.random_graphs import draw_cases, draw_network
 
 CONSTANT = np.arange(24.0, dtype="float32").reshape(2, 3, 2, 2)
@@ -175,3 +176,72 @@ def test_printing_leaves_large_constants_out() -> None:
 def test_what_is_wrong_is_shown_with_its_place(text: str, message: str) -> None:
     with pytest.raises(ValueError, match=message.replace("[", r"\[")):
         relay.fromtext(text)
+
+
+def test_signs_between_operands_bind_as_in_python() -> None:
+    a, b = relay.var("a", relay.scalar_type("float32")), relay.var("b", shape=(3,))
+    body = "%a-1f * (%b + %a) / %b - %a <= %b == True"
+    text = f"fn (%a: float32, %b: Tensor[(3), float32]) {{ {body} }}"
+    minus = a - relay.const(1.0) * (b + a) / b - a
+    expected = relay.Function([a, b], relay.equal(relay.less_equal(minus, b), relay.const(True)))
+    assert explain_difference(relay.parse_expr(text), expected) is None
+
+
+def test_free_variables_and_scalars_are_read() -> None:
+    read = relay.parse_expr("free_var %x: Tensor[(2, 3), int8]; free_var %s: int8;\n%x * %s")
+    assert [str(v.type_annotation) for v in relay.analysis.free_vars(read)] == [
+        "Tensor[(2, 3), int8]", "Tensor[(), int8]",
+    ]
+    with pytest.raises(ValueError, match="the text shows a module"):
+        relay.parse_expr("def @main(%x: int8) { %x }")
+    with pytest.raises(ValueError, match=r"line 1, column 9: .*flat32"):
+        relay.parse_expr("fn (%x: flat32) { %x }")
+
+
+def test_data_types_and_matches_are_read_back() -> None:
+    mod = Prelude(tvm.IRModule()).mod
+    text = mod.astext()
+    again = relay.parse(text)
+    assert again.astext() == text
+    for name in ("hd", "map", "filter", "zip", "tmap", "size"):
+        assert explain_difference(mod[name], again[name]) is None
+    assert [str(each.name_hint) for each in again.get_type("List")] == ["List", "Cons", "Nil"]
+
+
+def test_a_text_with_its_data_types_last_runs() -> None:
+    mod = relay.parse("""
+    def @main(%x: float32) -> (int32, float32) {
+      let %cell = ref(%x);
+      let %_ = ref_write(%cell, ref_read(%cell) * 2f);
+      (@length(Cons(1, Cons(2, Nil))), ref_read(%cell))
+    }
+    def @length[A](%xs: List[A]) -> int32 {
+      match (%xs) { Cons(_, %rest) => 1 + @length(%rest), Nil => 0 }
+    }
+    type List[A] { Cons(A, List[A]), Nil }
+    """)
+    read = relay.parse(mod.astext())
+    assert explain_difference(mod["length"], read["length"]) is None
+    run = relay.create_executor("vm", mod=read, target="llvm").evaluate()
+    count, doubled = run(np.float32(1.5))
+    assert int(count.numpy()) == 2 and float(doubled.numpy()) == 3.0
+
+
+def test_a_value_that_both_branches_share_is_read_back() -> None:
+    x, flag = relay.var("x", shape=(2,)), relay.var("flag", shape=(), dtype="bool")
+    shared = relay.nn.relu(relay.exp(x))
+    made = relay.Function([x, flag], relay.If(flag, relay.negative(shared), relay.sqrt(shared)))
+    assert relay.parse(made.astext()).astext() == tvm.IRModule.from_expr(made).astext()
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("def @f(%x: L) { %x } type L { A, B(", "column 36"),
+        ("def @f(%x: L) { match (%x) { C => 1 } } type L { A }", "no constructor C"),
+        ("ref_write(1)", "column 1: "),
+    ],
+)
+def test_broken_data_types_are_refused(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        relay.parse(text)

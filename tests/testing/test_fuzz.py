@@ -5,6 +5,7 @@ import os
 import random
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ import pytest
 from sterna.testing.fuzz.__main__ import main
 from sterna.testing.fuzz.fuzzer import all_fuzzers, find_fuzzer
 from sterna.testing.fuzz.minimize import minimize
-from sterna.testing.fuzz.runner import fuzz
+from sterna.testing.fuzz.runner import fuzz, seconds_queued
 from sterna.testing.fuzz.tape import Tape
 
 # A list of numbers is wrong if it has one above 50 behind one that is odd.
@@ -97,6 +98,20 @@ def test_hostile_graphs_under_sanitizers(tmp_path: Path) -> None:
     assert not tally.findings, tally.findings[0].error + tally.findings[0].program
 
 
+def test_an_interrupted_run_tells_what_came_of_it(tmp_path: Path) -> None:
+    (tmp_path / "peace").mkdir()
+    (tmp_path / "peace" / "planted.py").write_text(PLANTED.replace("ENDING", "return 'well'"))
+    with subprocess.Popen(
+        [sys.executable, "-m", "sterna.testing.fuzz", "--minutes", "9", "--only", "peace.planted"],
+        env={**os.environ, "PYTHONPATH": str(tmp_path)}, stdout=subprocess.PIPE, text=True,
+    ) as process:
+        assert process.stdout is not None and "seed" in process.stdout.readline()
+        time.sleep(1)
+        process.terminate()
+        said = process.communicate(timeout=100)[0]
+    assert process.returncode == 0 and "interrupted" in said and "planted" in said
+
+
 def test_unknown_fuzzers_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--only", "everything"])
@@ -126,3 +141,22 @@ def test_lists_become_as_small_as_they_can() -> None:
 
     found = minimize([3, 900, 4, 4, 80, 2, 77, 1], shows, lambda: True)
     assert found == [7, 7] and len(asked) < 200
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="no counts of the scheduler")
+def test_waiting_for_a_processor_is_no_time_of_a_case() -> None:
+    spin = "import os, time; os.sched_setaffinity(0, [min(os.sched_getaffinity(0))])\n"
+    spin += "child = os.fork()\n"
+    spin += "while time.process_time() < 0.3: pass\n"
+    spin += "print(flush=True); os.read(0, 1)\n"
+    spin += "if child: os.waitpid(child, 0)\n"
+    with subprocess.Popen(
+        [sys.executable, "-c", spin], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        start_new_session=True,
+    ) as process:
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.stdout.readline()
+        assert seconds_queued(process.pid) > 0.2
+        process.communicate()
+    assert seconds_queued(process.pid) == 0

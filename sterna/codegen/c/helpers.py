@@ -61,6 +61,14 @@ static char *sterna_put_number(char *at, int64_t value) {
 }"""
 
 # Who wants to know what each kernel takes defines STERNA_PROFILE, and this function.
+SHARED = """\
+/* A function that several layers call: copies of it would fill the memory that it spares. */
+#if defined(__GNUC__)
+#define STERNA_SHARED __attribute__((noinline))
+#else
+#define STERNA_SHARED
+#endif"""
+
 BEGINS = """\
 #if defined(STERNA_PROFILE)
 extern void sterna_kernel_begins(int32_t number);
@@ -242,6 +250,7 @@ _FIXED: dict[str, tuple[tuple[str, ...], str]] = {
     "call": (("host", "fail", "any"), CALL),
     "prefetch": ((), PREFETCH),
     "begins": ((), BEGINS),
+    "shared": ((), SHARED),
     "load_word": ((), LOAD_WORD),
     **{name: ((), text) for name, text in HALVES.items()},
 }

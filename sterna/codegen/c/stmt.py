@@ -105,7 +105,10 @@ class FunctionWriter(RepackWriter):
     def kernel(self, static: bool) -> str:
         """A plain function's definition."""
         params = []
-        for var, buffer in zip(self.func.params, self.func.buffers, strict=True):
+        ranges = self.func.attrs.get(S.SHARED, {})
+        for place, var in enumerate(self.func.params):
+            buffer = self.func.buffers[place]
+            self.ranges.set(var, ranges.get(place))
             if buffer is None:
                 name, c_type = self.names.make(var.name), value_type(var.dtype)
                 params.append(declare(c_type, name))
@@ -116,6 +119,9 @@ class FunctionWriter(RepackWriter):
             self.known[id(var)] = Lookup(name, c_type)
             self.mark_unused(name)
         link = "static" if static else "STERNA_EXPORT"
+        if S.SHARED in self.func.attrs:
+            self.helpers.fixed("shared")
+            link = f"{link} STERNA_SHARED"
         head = f"{link} int32_t {self.module.c_names[known_as(self.func)]}"
         return self._finish(f"{head}({', '.join(params) or 'void'})")
 

@@ -36,6 +36,9 @@ _OBJECT_BYTES = 24
 class CallEmitter(MemoryEmitter):
     """Expressions with calls."""
 
+    data_slots: dict[int, str]
+    """Where the address of a checked array lies, by the identity of its tensor's variable."""
+
     def _call(self, expr: Call) -> str:
         other = lower_call(expr, math.IMPLEMENTED)
         if other is not None:
@@ -434,6 +437,9 @@ class CallEmitter(MemoryEmitter):
         return self.writer.value(f"load {kind}, ptr {address}")
 
     def _tensor_data(self, expr: Call) -> str:
+        slot = self.data_slots.get(id(expr.args[0]))
+        if slot is not None:
+            return self.writer.value(f"load ptr, ptr {slot}")
         data = self._tensor_member(expr, _DATA, "ptr")
         offset = self._tensor_member(expr, _OFFSET, "i64")
         return self.writer.value(f"getelementptr i8, ptr {data}, i64 {offset}")

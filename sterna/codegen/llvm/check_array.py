@@ -1,43 +1,96 @@
 """Checks of packed arguments that are arrays: a table of what is wanted, and one loop over it.
 
 Kernels check every array that they are given. A branch and a message for each property of each
-array would be more code than most kernels are, and LLVM would spend more time on it.
+array would be more code than most kernels are, and so would a call for each array: LLVM would spend
+more time on it than on many a kernel's loops.
 """
+
+from collections.abc import Sequence
 
 from sterna.codegen.llvm import host
 from sterna.codegen.llvm.emitter import ATTRIBUTES, MAKES_ERRORS, ModuleWriter
 from sterna.codegen.llvm.layouts import ANY, TENSOR
+from sterna.ir import build
+from sterna.ir.expr import Call
+from sterna.ir.node import Node, post_order
 from sterna.tir import wanted_array as words
+from sterna.tir.stmt import AssertStmt, AttrStmt, Evaluate, LetStmt, SeqStmt, Stmt
 from sterna.tir.wanted_array import MESSAGE_BYTES, WantedArray
 
 _EXTENT = "{ i64, ptr }"
 """An extent, or -1, and what to say where it is another."""
-_WANTED = "{ ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32, ptr }"
+_WANTED = "{ ptr, ptr, ptr, ptr, ptr, i32, i32, i32, i32, ptr, i32 }"
 """The function's and the argument's names, dimensions and type in words, extents, type, ndim,
-whether it is written to, the type of device and that in words."""
+whether it is written to, the type of device and that in words, the argument's place."""
 (_FUNCTION, _ARGUMENT, _DIMENSIONS, _TYPE_TEXT, _EXTENTS, _TYPE, _NDIM, _IS_WRITTEN, _DEVICE,
- _DEVICE_TEXT) = range(10)
+ _DEVICE_TEXT, _PLACE) = range(11)
 
 
-def wanted_table(module: ModuleWriter, wanted: WantedArray) -> str:
-    """The constant that says what check_array checks."""
+class ArrayChecks:
+    """The checks that a packed function begins with, and what else it asks its arrays for."""
+
+    def __init__(self, body: Stmt) -> None:
+        self.calls: list[Call] = []
+        """The checks that are made in any case, before anything else is done."""
+        self.described: set[int] = set()
+        """The identities of the variables of tensors that more is read of than their address."""
+        self._collect(body)
+        if self.calls:
+            post_order(body, self._note_use)
+
+    def _collect(self, stmt: Stmt) -> bool:
+        """Take the checks of a statement; whether what follows it may be checked with them."""
+        while isinstance(stmt, LetStmt | AttrStmt):
+            stmt = stmt.body
+        if isinstance(stmt, SeqStmt):
+            return all(self._collect(each) for each in stmt.stmts)
+        if isinstance(stmt, AssertStmt):
+            return True
+        call = stmt.value if isinstance(stmt, Evaluate) else None
+        if not isinstance(call, Call) or call.op != "check_array":
+            return False
+        self.calls.append(call)
+        return True
+
+    def _note_use(self, node: Node) -> None:
+        if isinstance(node, Call) and node.op.startswith("tensor_") and node.op != "tensor_data":
+            self.described.add(id(node.args[0]))
+
+
+def place_of(call: Call) -> int:
+    """Which argument a call asks about."""
+    place = build.int_value(call.args[1])
+    assert place is not None, "arguments are asked for by their numbers"
+    return place
+
+
+def wanted_table(module: ModuleWriter, checks: Sequence[Call]) -> str:
+    """The constant that says what check_arrays checks."""
+    rows = ", ".join([f"{_WANTED} {_wanted_row(module, call)}" for call in checks])
+    table = f"@wanted.{len(module.globals)}"
+    module.globals.append(
+        f"{table} = private unnamed_addr constant [{len(checks)} x {_WANTED}] [{rows}]"
+    )
+    return table
+
+
+def _wanted_row(module: ModuleWriter, call: Call) -> str:
+    wanted = WantedArray.of(call)
     rows = [
         f"{_EXTENT} {{ i64 {extent}, ptr {module.string(wanted.extent_text(dim))} }}"
         for dim, extent in enumerate(wanted.extents)
     ]
-    number = len(module.globals)
-    extents, table = f"@extents.{number}", f"@wanted.{number}"
+    extents = f"@extents.{len(module.globals)}"
     texts = (wanted.function, wanted.argument, wanted.dimensions, str(wanted.dtype))
-    named = ", ".join(f"ptr {module.string(text)}" for text in texts)
+    named = ", ".join([f"ptr {module.string(text)}" for text in texts])
     module.globals.append(
         f"{extents} = private unnamed_addr constant [{len(rows)} x {_EXTENT}] [{', '.join(rows)}]"
     )
-    module.globals.append(
-        f"{table} = private unnamed_addr constant {_WANTED} {{ {named}, ptr {extents}, "
-        f"i32 {wanted.type_code}, i32 {len(rows)}, i32 {int(wanted.is_written)}, "
-        f"i32 {wanted.device_type}, ptr {module.string(wanted.device)} }}"
+    return (
+        f"{{ {named}, ptr {extents}, i32 {wanted.type_code}, i32 {len(rows)}, "
+        f"i32 {int(wanted.is_written)}, i32 {wanted.device_type}, "
+        f"ptr {module.string(wanted.device)}, i32 {place_of(call)} }}"
     )
-    return table
 
 
 def wrong_argument(module: ModuleWriter) -> str:
@@ -88,12 +141,15 @@ done:
     )
 
 
-def check_array(module: ModuleWriter) -> str:
-    """i32 (ptr any, ptr wanted): 0, or -1 with an error where an argument is another thing."""
+def check_arrays(module: ModuleWriter) -> str:
+    """i32 (ptr args, ptr table, i32 count, ptr found): where the data of arrays begin.
+
+    Returns 0, or -1 with an error where an argument is another thing.
+    """
 
     def write() -> str:
         cases = {
-            "entry": (words.NO_ARRAY, module.string("")),
+            "next": (words.NO_ARRAY, module.string("")),
             "ndim": (words.WRONG_NDIM, "%dimensions"),
             "type": (words.WRONG_DTYPE, "%type.text"),
             "extent": (words.WRONG_SHAPE, "%extent.text"),
@@ -109,6 +165,13 @@ def check_array(module: ModuleWriter) -> str:
         kinds, middles, ends = (", ".join(each) for each in chosen)
         return f"""\
 entry:
+  br label %next
+next:
+  %row = phi i32 [ 0, %entry ], [ %row.next, %good ]
+  %wanted = getelementptr inbounds {_WANTED}, ptr %table, i32 %row
+  %place.at = getelementptr inbounds {_WANTED}, ptr %wanted, i32 0, i32 {_PLACE}
+  %place = load i32, ptr %place.at
+  %any = getelementptr inbounds {ANY}, ptr %args, i32 %place
   %kind = load i32, ptr %any
   %value = getelementptr inbounds {ANY}, ptr %any, i32 0, i32 2
   %start = load ptr, ptr %value
@@ -198,6 +261,16 @@ stride:
   %whole = or i1 %single, %regular
   br i1 %whole, label %strides.loop, label %wrong
 good:
+  %data = load ptr, ptr %tensor
+  %offset.at = getelementptr inbounds {TENSOR}, ptr %tensor, i32 0, i32 9
+  %offset = load i64, ptr %offset.at
+  %begin = getelementptr i8, ptr %data, i64 %offset
+  %slot = getelementptr inbounds ptr, ptr %found, i32 %row
+  store ptr %begin, ptr %slot
+  %row.next = add i32 %row, 1
+  %done = icmp eq i32 %row.next, %count
+  br i1 %done, label %right, label %next
+right:
   ret i32 0
 wrong:
   %error = phi ptr {kinds}
@@ -208,5 +281,6 @@ wrong:
 """
 
     return module.support(
-        "sterna.check_array", "i32", "ptr %any, ptr %wanted", f"noinline {ATTRIBUTES}", write
+        "sterna.check_arrays", "i32", "ptr %args, ptr %table, i32 %count, ptr %found",
+        f"noinline {ATTRIBUTES}", write,
     )

@@ -1,6 +1,7 @@
 """Functions: kernels, packed functions, and the bodies of parallel loops."""
 
 from sterna.codegen.llvm import host
+from sterna.codegen.llvm.check_array import ArrayChecks
 from sterna.codegen.llvm.emitter import ATTRIBUTES, ModuleWriter, Support
 from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.codegen.llvm.stmt import StmtEmitter
@@ -73,6 +74,7 @@ class FunctionEmitter(StmtEmitter):
         packed = bool(function.attrs.get("packed"))
         self.noalias = bool(function.attrs.get("noalias", True))
         self.overlapping = overlapping(function)
+        self.checks = ArrayChecks(function.body) if packed else None
         params = []
         for i, (var, buffer) in enumerate(zip(function.params, function.buffers, strict=True)):
             operand = f"%p{i}"

@@ -5,9 +5,8 @@ from typing import Any
 
 from sterna.arith import substitute
 from sterna.codegen.llvm import host
-from sterna.codegen.llvm.check_array import check_array, wanted_table
+from sterna.codegen.llvm.check_array import ArrayChecks, check_arrays, place_of, wanted_table
 from sterna.codegen.llvm.emitter import ModuleWriter
-from sterna.codegen.llvm.layouts import ANY
 from sterna.codegen.llvm.memory import flat_index
 from sterna.codegen.llvm.packed import PackedEmitter
 from sterna.codegen.llvm.slices import can_slice, reads, shuffles_in, slice_lanes
@@ -34,7 +33,6 @@ from sterna.tir.stmt import (
     Stmt,
     Tensorized,
 )
-from sterna.tir.wanted_array import WantedArray
 
 _STACK_BYTES = 16 << 10
 """The largest buffer that lives in a function's frame."""
@@ -55,6 +53,11 @@ class StmtEmitter(PackedEmitter):
         """Whether the function's buffers do not overlap, but for those that are named."""
         self.overlapping: set[int] = set()
         """The identities of the variables of those."""
+        self.checks: ArrayChecks | None = None
+        """The checks of a packed function."""
+        self.data_slots = {}
+        self._checked: dict[int, str] = {}
+        """Where the address of an array that was checked lies, by its argument's place."""
         self._heap: list[str] = []
         self._message: str | None = None
         self._frame = 0
@@ -121,8 +124,9 @@ class StmtEmitter(PackedEmitter):
             whole = self._bind_pieces(stmt.var, stmt.value)
             self.stmt(substitute(stmt.body, {stmt.var: whole}))
             return
-        self.bind(stmt.var, self.expr(stmt.value))
-        self.ranges.bind(stmt.var, stmt.value)
+        if not self._is_only_address(stmt):
+            self.bind(stmt.var, self.expr(stmt.value))
+            self.ranges.bind(stmt.var, stmt.value)
         self.stmt(stmt.body)
 
     def _assert(self, stmt: AssertStmt) -> None:
@@ -181,14 +185,32 @@ class StmtEmitter(PackedEmitter):
         return "0"
 
     def _check_array(self, expr: Call) -> str:
-        args, index = expr.args[:2]
-        step = f"{value_type(index.dtype)} {self.expr(index)}"
-        place = self.writer.value(f"getelementptr inbounds {ANY}, ptr {self.expr(args)}, {step}")
-        table = wanted_table(self.module, WantedArray.of(expr))
-        check = check_array(self.module)
-        code = self.writer.value(f"call i32 {check}(ptr {place}, ptr {table})")
-        self._unless(self.writer.value(f"icmp eq i32 {code}, 0"), lambda: None)
+        """All that a function checks in any case is checked at once, when the first is."""
+        if place_of(expr) in self._checked:
+            return "0"
+        known = self.checks.calls if self.checks is not None else []
+        checks = known if any(each is expr for each in known) else [expr]
+        writer = self.writer
+        found = writer.alloca(f"[{len(checks)} x ptr]", self.module.pointer_bits // 8)
+        table, check = wanted_table(self.module, checks), check_arrays(self.module)
+        operands = f"ptr {self.expr(expr.args[0])}, ptr {table}, i32 {len(checks)}, ptr {found}"
+        code = writer.value(f"call i32 {check}({operands})")
+        self._unless(writer.value(f"icmp eq i32 {code}, 0"), lambda: None)
+        for row, call in enumerate(checks):
+            slot = writer.value(f"getelementptr inbounds ptr, ptr {found}, i32 {row}")
+            self._checked[place_of(call)] = slot
         return "0"
+
+    def _is_only_address(self, let: LetStmt) -> bool:
+        """Whether a variable is a checked array's tensor, of which only the address is read."""
+        value = let.value
+        if not isinstance(value, Call) or value.op != "any_tensor" or self.checks is None:
+            return False
+        slot = self._checked.get(place_of(value))
+        if slot is None:
+            return False
+        self.data_slots[id(let.var)] = slot
+        return id(let.var) not in self.checks.described
 
     # ---- stores ----
 

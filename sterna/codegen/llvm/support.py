@@ -10,7 +10,7 @@ import functools
 import llvmlite.binding as llvm
 
 from sterna.codegen.llvm import host
-from sterna.codegen.llvm.check_array import check_array
+from sterna.codegen.llvm.check_array import check_arrays
 from sterna.codegen.llvm.emitter import ModuleWriter, Support
 from sterna.codegen.llvm.machine import LOCK, LLVMOptions, create_machine, optimize
 
@@ -20,7 +20,7 @@ def support_object(options: LLVMOptions) -> bytes:
     """An object file with the functions that kernels share; several in a program are as one."""
     module = ModuleWriter(options, "support", Support.DEFINED)
     host.define_host(module)
-    for write in (host.fail, host.parallel, host.allocate, host.release, check_array):
+    for write in (host.fail, host.parallel, host.allocate, host.release, check_arrays):
         write(module)
     with LOCK:
         machine = create_machine(options)

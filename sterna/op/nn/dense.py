@@ -17,6 +17,7 @@ from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
+from sterna.op.nn.packed_batch_matmul import of_dequantised
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -347,7 +348,8 @@ register(OpRecord(
     mixed_precision="always",
     contraction=ContractionRules(parallel=_PARALLEL, rounds_data=True),
     legalize=lambda *call: (
-        outer_product(*call) or one_column_each(*call) or as_attention(*call)
+        outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
+        or as_attention(*call)
     ),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),

@@ -15,9 +15,11 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
+from sterna.op.axis_rows import index_type
 from sterna.op.checks import expect_dim, map_dims, not_empty, of_kind, same_dtype, tensor
 from sterna.op.indexing import INT32, as_index, dims_of, within
 from sterna.op.statements import filled, loops, statements, variable
+from sterna.op.thread_sort import each
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -97,6 +99,14 @@ def _infer_dense(attrs: SparseDenseAttrs, dense: Type, *sparse: Type) -> TensorT
 def _compute_dense(
     attrs: SparseDenseAttrs, out: TensorType, dense: Tensor, *sparse: Tensor
 ) -> Tensor:
+    return _products(attrs, out, dense, sparse, by_threads=False)
+
+
+def _products(
+    attrs: SparseDenseAttrs, out: TensorType, dense: Tensor, sparse: Sequence[Tensor],
+    by_threads: bool,
+) -> Tensor:
+    """Row by row of the sparse matrix; by threads each element is a loop of its own."""
     data, _, indptr = sparse
     count, tall, broad = (*dims_of(data), 1, 1)[:3]
     lines, columns = dims_of(dense)
@@ -106,22 +116,46 @@ def _compute_dense(
     def fill(ib: IRBuilder, result: BufferVar, ins: list[BufferVar]) -> None:
         matrix, values, places, begins = ins
         blocks = build.as_expr(columns) // broad
+
+        def ends(row: Expr) -> tuple[Expr, Expr]:
+            return _row(ib, begins, row, build.select(blocks > 0, count, 0))
+
+        def add(row: Expr, line: Expr, inner: Expr, begin: Expr, end: Expr) -> None:
+            total.set(0)
+            with ib.for_range(begin, end, name="p") as p:
+                first = ib.let("first", within(as_index(places[p]), blocks) * broad)
+                with ib.for_range(0, broad, name="k") as k:
+                    own = values[p, inner, k] if len(data.shape) == 3 else values[p]
+                    other = build.cast(dtype, matrix[line, first + k])
+                    total.set(total.get() + build.cast(dtype, own) * other)
+            at = row * tall + inner
+            place = (at, line) if attrs.sparse_lhs else (line, at)
+            result[place] = build.cast(out.dtype, total.get())
+
+        if by_threads:
+            kind = index_type(rows * lines * tall)
+            with each(ib, rows * lines * tall, kind) as number:
+                at = number // lines
+                begin, end = ends(at // tall)
+                total = variable(ib, dtype, "total", 0)
+                add(at // tall, ib.let("line", number % lines), at % tall, begin, end)
+            return
         total = variable(ib, dtype, "total", 0)
         with ib.for_range(0, rows, name="row") as row:
-            begin, end = _row(ib, begins, row, build.select(blocks > 0, count, 0))
+            begin, end = ends(row)
             with loops(ib, [lines, tall], "i") as (line, inner):
-                total.set(0)
-                with ib.for_range(begin, end, name="p") as p:
-                    first = ib.let("first", within(as_index(places[p]), blocks) * broad)
-                    with ib.for_range(0, broad, name="k") as k:
-                        own = values[p, inner, k] if len(data.shape) == 3 else values[p]
-                        other = build.cast(dtype, matrix[line, first + k])
-                        total.set(total.get() + build.cast(dtype, own) * other)
-                at = row * tall + inner
-                place = (at, line) if attrs.sparse_lhs else (line, at)
-                result[place] = build.cast(out.dtype, total.get())
+                add(row, line, inner, begin, end)
 
     return filled(out, [dense, *sparse], fill, "T_sparse_dense")
+
+
+def _dense_by_threads(
+    attrs: SparseDenseAttrs, out: TensorType, dense: Tensor, *sparse: Tensor
+) -> list[Tensor] | None:
+    sizes = [*dims_of(sparse[0]), *dims_of(dense), *dims_of(sparse[2])]
+    if not all(isinstance(size, int) for size in sizes):
+        return None
+    return [_products(attrs, out, dense, sparse, by_threads=True)]
 
 
 def whole(sparse: Sequence[Array], columns: int) -> Array:
@@ -163,6 +197,7 @@ register(OpRecord(
     attrs=SparseDenseAttrs,
     infer=_infer_dense,
     compute=_compute_dense,
+    compute_by_threads=_dense_by_threads,
     reference=_reference_dense,
     builder=_sparse_dense,
     pattern=OPAQUE,

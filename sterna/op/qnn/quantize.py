@@ -9,6 +9,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import quiet
 from sterna.op.integer_rules import dequantized, quantized
 from sterna.op.quantization import (
@@ -23,9 +24,11 @@ from sterna.op.quantization import (
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, float_info, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import BROADCAST, Case, OpRecord, register
+from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.op import BROADCAST, Case, OpRecord, is_call_of, register
 from sterna.schedule.products import wide, widened
 from sterna.support.dtype import DataType
+from sterna.target import Target
 from sterna.te import Tensor, compute, nearbyint, round
 
 FLOAT32 = DataType("float32")
@@ -151,6 +154,21 @@ def _reference_quantize(
     return converted(np.asarray(whole + zero.astype(np.float64)), out)
 
 
+def _requantize(
+    attrs: QuantizeAttrs, args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """Sums that were integers before, without a division of floats."""
+    data, *parameters = args
+    if not is_call_of(data, "qnn.dequantize"):
+        return None
+    assert isinstance(data, Call)
+    if tensor_type(data.args[0]).dtype != "int32":
+        return None
+    held = dequantized(data.attrs, data.args)  # type: ignore[arg-type]
+    made = None if held is None else quantized(attrs, [held, *parameters])
+    return made if isinstance(made, RelayExpr) else None
+
+
 _REALS = np.array(
     [[-np.inf, -300.0, -0.75, -0.25, 0.0, 0.25], [0.75, 1.25, 3.3, 127.3, 1e10, np.nan]], "float32"
 )
@@ -165,6 +183,7 @@ register(OpRecord(
     infer=_infer_quantize,
     compute=_compute_quantize,
     integer=quantized,
+    legalize=_requantize,
     reference=_reference_quantize,
     pattern=BROADCAST,
     layout=along_channels,

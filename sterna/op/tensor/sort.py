@@ -110,8 +110,8 @@ def _sorted(
 
 
 def _ranked(
-    attrs: SortAttrs | ArgsortAttrs | TopKAttrs, out: Type, data: Tensor, wanted: Sequence[str],
-    name: str,
+    attrs: SortAttrs | ArgsortAttrs | TopKAttrs | DynTopKAttrs, out: Type, data: Tensor,
+    wanted: Sequence[str], name: str,
 ) -> list[Tensor] | None:
     """The same by threads: each counts what comes before one element, and puts it there.
 
@@ -126,12 +126,12 @@ def _ranked(
 
     def merge(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         count = as_dims(outs[0].shape)[rows.axis]
-        assert isinstance(count, int)
         lines = KeyedLines(ib, key, rows.count, length)
         lines.fill(lambda line, place: order_key(
             build.cast(held, ins[0][rows.at(line, place)]), attrs.is_ascend))
         begin = lines.sort()
-        with rows.each_part(ib, count) as (line, k, at):
+        known = count if isinstance(count, int) else length
+        with rows.each_part(ib, known) as (line, k, at), ib.if_scope(k < count):
             place = ib.let("place", lines.places[begin + line * length + k])
             for result, what in zip(outs, wanted, strict=True):
                 found = ins[0][at(place)] if what == "values" else place
@@ -326,9 +326,12 @@ register(OpRecord(
     attrs=DynTopKAttrs,
     infer=_infer_dyn_topk,
     compute=_compute_topk,
+    compute_by_threads=lambda attrs, out, data, k: _ranked(
+        attrs, out, data, _wanted(attrs), "T_topk"),
     reference=_reference_topk,
     to_static=to_static("topk", "k"),
     pattern=OPAQUE,
-    cases=[Case((_MIXED, np.array(2))), Case(((3, 4), np.array(3, "int32")), {"axis": 0})],
+    cases=[Case((_MIXED, np.array(2))), Case(((3, 4), np.array(3, "int32")), {"axis": 0}),
+           Case((((2, 530), "int16"), np.array(7)), {"ret_type": "indices"})],
     doc="topk of a number of elements that is computed.",
 ))

@@ -13,6 +13,7 @@ from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor
 from sterna.op.elementwise import Numbers
 from sterna.op.indexing import INT32, dims_of
 from sterna.op.statements import statements, variable
+from sterna.op.thread_sort import Positions, each
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
@@ -161,43 +162,92 @@ def _moved(
     return [made[0][0], made[1][0], made[0][1], made[1][1]]
 
 
+class _Boxes:
+    """The statements that say which class an anchor has, and where it is moved."""
+
+    def __init__(
+        self, attrs: MultiboxTransformLocAttrs, ib: IRBuilder, ins: list[BufferVar], classes: Dim
+    ) -> None:
+        self.attrs, self.ib, self.classes = attrs, ib, classes
+        self.scores, self.moves, self.anchors = ins
+        self.start = 0 if attrs.keep_background else 1
+        self.best = variable(ib, FLOAT32, "best", -1.0)
+        self.label = variable(ib, INT32, "label", 0)
+
+    def find(self, n: Expr, k: Expr) -> Expr:
+        """Look for the best class of an anchor; gives whether it counts."""
+        ib, best, label = self.ib, self.best, self.label
+        best.set(-1.0)
+        label.set(0)
+        with ib.for_range(self.start, self.classes, name="c") as c, ib.if_scope(
+            self.scores[n, c, k] > best.get()
+        ):
+            best.set(self.scores[n, c, k])
+            label.set(c)
+        found = best.get() >= build.const(self.attrs.threshold, FLOAT32)
+        return found if self.attrs.keep_background else build.logical_and(label.get() > 0, found)
+
+    def row(self, n: Expr, k: Expr) -> list[Expr]:
+        """The row of the anchor that was looked at last."""
+        half, zero, one = (build.const(v, FLOAT32) for v in (0.5, 0.0, 1.0))
+        variances = [build.const(v, FLOAT32) for v in self.attrs.variances]
+        anchor = [self.anchors[0, k, i] for i in range(4)]
+        move = [self.moves[n, k * 4 + i] for i in range(4)]
+        box = _moved(anchor, move, variances, t.exp, half)
+        if self.attrs.clip:
+            box = [build.minimum(build.maximum(edge, zero), one) for edge in box]
+        return [build.cast(FLOAT32, self.label.get() - self.start), self.best.get(), *box]
+
+
 def _compute_loc(
     attrs: MultiboxTransformLocAttrs, out: TupleType, scores: Tensor, moves: Tensor, anchors: Tensor
 ) -> list[Tensor]:
     images, classes, count = dims_of(scores)
-    start = 0 if attrs.keep_background else 1
-    half, zero, one = (build.const(v, FLOAT32) for v in (0.5, 0.0, 1.0))
-    variances = [build.const(v, FLOAT32) for v in attrs.variances]
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-        known, offsets, given = ins
-        best, label = variable(ib, FLOAT32, "best", -1.0), variable(ib, INT32, "label", 0)
+        boxes = _Boxes(attrs, ib, ins, classes)
         number = variable(ib, INT32, "number", 0)
         with ib.for_range(0, images, name="n") as n:
             number.set(0)
-            with ib.for_range(0, count, name="k") as k:
-                best.set(-1.0)
-                label.set(0)
-                with ib.for_range(start, classes, name="c") as c, ib.if_scope(
-                    known[n, c, k] > best.get()
-                ):
-                    best.set(known[n, c, k])
-                    label.set(c)
-                found = best.get() >= build.const(attrs.threshold, FLOAT32)
-                if not attrs.keep_background:
-                    found = build.logical_and(label.get() > 0, found)
-                with ib.if_scope(found):
-                    anchor = [given[0, k, i] for i in range(4)]
-                    move = [offsets[n, k * 4 + i] for i in range(4)]
-                    box = _moved(anchor, move, variances, t.exp, half)
-                    if attrs.clip:
-                        box = [build.minimum(build.maximum(edge, zero), one) for edge in box]
-                    row = [build.cast(FLOAT32, label.get() - start), best.get(), *box]
-                    for column, value in enumerate(row):
-                        outs[0][n, number.get(), column] = value
-                    number.set(number.get() + 1)
+            with ib.for_range(0, count, name="k") as k, ib.if_scope(boxes.find(n, k)):
+                for column, value in enumerate(boxes.row(n, k)):
+                    outs[0][n, number.get(), column] = value
+                number.set(number.get() + 1)
             outs[1][n] = number.get()
             with ib.for_range(number.get(), count, name="k") as k:
+                for column in range(6):
+                    outs[0][n, k, column] = build.const(-1.0, FLOAT32)
+
+    return statements(out, [scores, moves, anchors], fill, "T_multibox_transform_loc")
+
+
+def _loc_by_threads(
+    attrs: MultiboxTransformLocAttrs, out: TupleType, scores: Tensor, moves: Tensor, anchors: Tensor
+) -> list[Tensor] | None:
+    """The same by threads: prefix sums of all images say where the row of an anchor goes."""
+    images, classes, count = dims_of(scores)
+    if not isinstance(images, int) or not isinstance(count, int) or not images * count:
+        return None
+
+    def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        places = Positions(ib, images * count)
+        kind = places.kind
+        with each(ib, images * count, kind) as number:
+            boxes = _Boxes(attrs, ib, ins, classes)
+            found = boxes.find(number // count, number % count)
+            places.sums[number] = build.cast(kind, found)
+        places.add_up()
+        with each(ib, images, kind) as n:
+            total = places[(n + 1) * count] - places[n * count]
+            outs[1][n] = build.cast(INT32, total)
+        with each(ib, images * count, kind) as number:
+            n, k = ib.let("n", number // count), ib.let("k", number % count)
+            boxes = _Boxes(attrs, ib, ins, classes)
+            first = ib.let("first", places[n * count])
+            with ib.if_scope(boxes.find(n, k)):
+                for column, value in enumerate(boxes.row(n, k)):
+                    outs[0][n, places[number] - first, column] = value
+            with ib.if_scope(k >= places[(n + 1) * count] - first):
                 for column in range(6):
                     outs[0][n, k, column] = build.const(-1.0, FLOAT32)
 
@@ -234,6 +284,7 @@ register(OpRecord(
     attrs=MultiboxTransformLocAttrs,
     infer=_infer_loc,
     compute=_compute_loc,
+    compute_by_threads=_loc_by_threads,
     reference=_reference_loc,
     num_outputs=2,
     pattern=OPAQUE,

@@ -20,7 +20,7 @@ LEAST_THREADS = 64
 # Vectors of one thread where there are many: their loads are on the way together.
 VECTORS_AT_ONCE = 4
 # The most steps of a window that are written out where lanes run in step.
-UNROLLED_STEPS = 9
+UNROLLED_STEPS = 25
 # Threads of a block where each has several windows.
 WINDOW_THREADS = 128
 # Rows that are read by all threads at once when a square is transposed, and the bytes of its side.

@@ -2,12 +2,14 @@
 
 Some lanes of a warp, or some warps, have a row among them. Each loads its vectors of it once, all
 of them at the same time, sums what it has, and joins that with the others by shuffles. Warps that
-share a row meet once for each sum, in shared memory. Rows that registers have no room for are read
-again for every sum; a cache has them by then.
+share a row meet once for each sum, in shared memory. Rows that registers have no room for go into
+shared memory; those that even that has no room for are read again for every sum, and a cache has
+them by then. Where rows do not begin at whole vectors, the elements before the first whole vector
+and behind the last one are single elements of some of the threads.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from sterna.arith import substitute
@@ -45,6 +47,11 @@ MOST_HELD = 32
 AT_ONCE = 8
 # Cycles that it takes to hand a value on, and for warps of a block to meet.
 HAND_ON, MEET, EACH = 4, 40, 10
+# Vectors of each lane of a warp from which on rows need not begin at whole ones.
+SHIFTED_VECTORS = 1
+# Shared memory that sums take beside a row.
+SUMS_BYTES = 2048
+REGISTERS_HAVE, SHARED_HAS, READ_AGAIN = "", ", in shared memory", ", read again"
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,32 +61,62 @@ class Share:
     threads: int
     lanes: int
     """Elements of a vector."""
-    vectors: int
-    """Of a row, which the threads take in turns."""
-    held: bool
-    """Whether a row stays in registers."""
+    length: int
+    """Of a row; the threads take its vectors in turns."""
+    kept: str
+    """Whether a row stays in registers or in shared memory, or is read again."""
+
+    @property
+    def held(self) -> bool:
+        """Whether a row stays in registers."""
+        return self.kept == REGISTERS_HAVE
+
+    @property
+    def is_shifted(self) -> bool:
+        """Whether rows may begin inside of vectors."""
+        return self.length % self.lanes != 0
+
+    @property
+    def most(self) -> int:
+        """Whole vectors of a row."""
+        return self.length // self.lanes
+
+    @property
+    def least(self) -> int:
+        """Whole vectors of a row that begins just behind the start of one."""
+        return (self.length - self.lanes + 1) // self.lanes if self.is_shifted else self.most
 
     @property
     def own(self) -> int:
         """Vectors of one thread."""
-        return -(-self.vectors // self.threads)
-
-    @property
-    def is_ragged(self) -> bool:
-        """Whether some threads have a vector less than others."""
-        return self.vectors % self.threads != 0
+        return -(-self.most // self.threads)
 
     @property
     def cost(self) -> float:
         """Cycles of all threads for a row: what each does of its own, and joining it."""
         steps = int(math.log2(min(self.threads, WARP)))
         joined = HAND_ON * steps + (MEET if self.threads > WARP else 0)
-        times = 1 if self.held else 3
+        times = {REGISTERS_HAVE: 1.0, SHARED_HAS: 1.5, READ_AGAIN: 3.0}[self.kept]
         return self.threads * (self.own * self.lanes * EACH * times + 2 * joined)
 
     def __str__(self) -> str:
-        how = "" if self.held else ", read again"
-        return f"{self.threads} threads, vectors of {self.lanes}{how}"
+        return f"{self.threads} threads, vectors of {self.lanes}{self.kept}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Piece:
+    """A vector of a row that a thread has, or a single element before the first or behind the
+    last."""
+
+    own: Expr
+    """Which of those that the thread has at once."""
+    number: Expr | None
+    """Which of the row's vectors it is; None for a single element."""
+    place: Expr
+    """Of its first element in the row."""
+    lanes: int
+    is_one: Expr | None
+    """Whether the row has it, where not all rows do."""
 
 
 def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) -> Tensor | None:
@@ -97,7 +134,7 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
     kinds = [*(t.dtype for t in held), *([outputs[0].dtype] if program.is_element else [])]
     if not held or any(kind.bits < 8 for kind in kinds):
         return None
-    share = _share_of(length, kinds)
+    share = _share_of(length, kinds, rows, _room_of(program, held, target))
     counts = [n for n in (16, 8, 4, 2, 1) if n * share.threads <= max(2 * BLOCK, share.threads)]
     together = choose(
         "rows of a block", counts, lambda n: abs(math.log2(BLOCK / (n * share.threads)))
@@ -127,19 +164,34 @@ def held_of(program: RowProgram) -> list[Tensor]:
     return [tensor for tensor, along in found.items() if along]
 
 
-def _share_of(length: int, kinds: Sequence[DataType]) -> Share:
+def _room_of(
+    program: RowProgram, held: Sequence[Tensor], target: ScheduleTarget | None
+) -> int:
+    """The longest row that shared memory has room for; 0 where rows are read but once."""
+    arch = None if target is None else target.attrs.get("arch")
+    if not isinstance(arch, str) or len(program.sums) + program.is_element < 2:
+        return 0
+    most = Architecture.of(arch).most_shared - SUMS_BYTES
+    return most // sum(tensor.dtype.bytes for tensor in held)
+
+
+def _share_of(length: int, kinds: Sequence[DataType], rows: int, room: int) -> Share:
     """Who has a row of so many elements; several arrays of a row take as many registers."""
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
-    while lanes > 1 and length % lanes:
+    shifts = length >= SHIFTED_VECTORS * WARP * lanes and rows * length < 1 << 31
+    while lanes > 1 and length % lanes and not shifts:
         lanes //= 2
-    vectors = length // lanes
-    shares = [Share(threads, lanes, vectors, True) for threads in LANES]
+    counts = [n for n in LANES if n >= WARP or length % lanes == 0]
     fitting = [
-        share for share in shares
-        if share.own * lanes <= MOST_HELD
-        and (share.own * lanes + BESIDE) * share.threads <= REGISTERS
+        share for threads in counts
+        if (share := Share(threads, lanes, length, REGISTERS_HAVE)).own * lanes <= MOST_HELD
+        and (share.own * lanes + BESIDE) * threads <= REGISTERS
     ]
-    fitting += [Share(threads, lanes, vectors, False) for threads in LANES[5:]]
+    # Two blocks of a processor take turns at memory where both have room.
+    for threads, most in ((LANES[-2], room // 2), (LANES[-1], room)):
+        share = Share(threads, lanes, length, SHARED_HAS)
+        fitting += [share] if share.own * threads * lanes <= most else []
+    fitting += [Share(threads, lanes, length, READ_AGAIN) for threads in LANES[5:]]
     return choose("threads of a row", fitting, lambda share: share.cost)
 
 
@@ -151,6 +203,7 @@ class _Writer:
     out: BufferVar
     made: BufferVar
     """Results of one vector."""
+    shared: dict[Tensor, BufferVar]
 
     def __init__(
         self, program: RowProgram, out: Tensor, held: list[Tensor], share: Share, together: int
@@ -161,6 +214,8 @@ class _Writer:
         self.warps = max(1, share.threads // WARP)
         self.known: dict[Var, Expr] = {}
         """Which row it is."""
+        self.is_read = False
+        """Whether the row was read from memory."""
         self.is_narrow = out.dtype.is_float and out.dtype.bits <= 16
 
     def tensor(self) -> Tensor:
@@ -193,17 +248,21 @@ class _Writer:
             # Threads of rows behind the last do the last one's work, and do not store it.
             row = ib.let("near", build.minimum(row, self.count - 1))
         self.known = dict(zip(program.outer, _unravelled(row, program.rows), strict=True))
+        self._number_vectors(row)
         window = share.own if share.held else AT_ONCE
-        self.window = {
-            tensor: ib.allocate(
-                str(tensor.dtype), (window, share.lanes), name=tensor.name, scope="local"
-            )
-            for tensor in self.held
-        }
+        self.window = self._windows("local", (window, share.lanes))
+        self.single = self._windows("local", (1, 1)) if share.is_shifted else {}
+        self.shared = {}
+        if share.kept == SHARED_HAS:
+            places = (self.together, share.own, share.threads, share.lanes)
+            self.shared = self._windows("shared.dyn", places)
         if share.held:
             self._over_row(self._fetch)
-        for number, step in enumerate(program.sums):
-            self._sum(number, step)
+        elif share.is_shifted:
+            self._fetch(self._single())
+        for step in program.sums:
+            self._sum(step)
+            self.is_read = True
         if program.is_element:
             self.made = ib.allocate(
                 str(self.result.dtype), (share.lanes,), name="made", scope="local"
@@ -216,64 +275,133 @@ class _Writer:
         with ib.if_scope(wanted):
             self.out[self._indices(self.out.buffer, ())] = self._value(program.result)
 
+    def _windows(self, scope: str, shape: tuple[int, ...]) -> dict[Tensor, BufferVar]:
+        """Arrays for what is read of rows."""
+        return {
+            tensor: self.ib.allocate(str(tensor.dtype), shape, name=tensor.name, scope=scope)
+            for tensor in self.held
+        }
+
+    def _number_vectors(self, row: Expr) -> None:
+        """Which vector of the array is the first whole one of a row, and how many there are."""
+        share, ib = self.share, self.ib
+        self.first: Expr = row * share.most
+        self.before: Expr = build.const(0)
+        self.count_of: Expr = build.const(share.most)
+        if share.is_shifted:
+            start = ib.let("start", row * share.length)
+            self.first = ib.let("first", (start + (share.lanes - 1)) // share.lanes)
+            self.before = ib.let("before", self.first * share.lanes - start)
+            self.count_of = ib.let("vectors", (share.length - self.before) // share.lanes)
+
     # ---- over a row ----
 
-    def _over_row(self, each: Callable[[Expr, Expr, Expr | None], None]) -> None:
-        """Each vector of a thread: where it is kept, which of the row it is, whether it is one."""
+    def _over_row(self, each: Callable[[_Piece], None]) -> None:
+        """Each piece of a row that a thread has."""
         share, ib = self.share, self.ib
+        if share.is_shifted:
+            each(self._single())
         if share.held:
-            whole = share.own - share.is_ragged
+            whole = share.least // share.threads
             if whole:
                 with ib.for_range(0, whole, name="own", kind="unroll") as own:
-                    each(own, own * share.threads + self.lane, None)
-            if share.is_ragged:
-                vector = whole * share.threads + self.lane
-                each(build.const(whole), vector, vector < share.vectors)
+                    each(self._vector(own, own * share.threads, False))
+            for rest in range(whole, share.own):
+                each(self._vector(build.const(rest), build.const(rest * share.threads), True))
             return
         every = share.threads * AT_ONCE
-        whole, rest = divmod(share.vectors, every)
+        whole = share.least // every
         with ib.for_range(0, whole, name="part") as part:
             self._part(each, part * every, AT_ONCE, False)
-        if rest:
-            self._part(each, build.const(whole * every), -(-rest // share.threads), True)
+        for first in range(whole * every, share.most, every):
+            count = -(-min(every, share.most - first) // share.threads)
+            self._part(each, build.const(first), count, True)
+
+    def _vector(self, own: Expr, first: Expr, is_ragged: bool) -> _Piece:
+        """The vector of a thread, behind so many of the row."""
+        number = first + self.lane
+        is_one = number < self.count_of if is_ragged else None
+        lanes = self.share.lanes
+        return _Piece(own, number, self.before + number * lanes, lanes, is_one)
+
+    def _single(self) -> _Piece:
+        """The element of a thread that no whole vector has."""
+        share = self.share
+        behind = self.lane + self.count_of * share.lanes
+        place = build.select(self.lane < self.before, self.lane, behind)
+        return _Piece(build.const(0), None, place, 1, behind < share.length)
 
     def _part(
-        self, each: Callable[[Expr, Expr, Expr | None], None], first: Expr, count: int,
-        is_ragged: bool,
+        self, each: Callable[[_Piece], None], first: Expr, count: int, is_ragged: bool
     ) -> None:
-        """A part of a row that is read again: what is under way at once."""
-        share, ib = self.share, self.ib
+        """A part of a row that registers do not keep: what is under way at once."""
 
-        def vectors(do: Callable[[Expr, Expr, Expr | None], None]) -> None:
-            with ib.for_range(0, count, name="own", kind="unroll") as own:
-                vector = first + own * share.threads + self.lane
-                do(own, vector, vector < share.vectors if is_ragged else None)
+        def vectors(do: Callable[[_Piece], None]) -> None:
+            with self.ib.for_range(0, count, name="own", kind="unroll") as own:
+                do(self._vector(own, first + own * self.share.threads, is_ragged))
 
         vectors(self._fetch)
+        if self.shared and not self.is_read:
+            with self.ib.for_range(0, count, name="own") as own:
+                self._keep(self._vector(own, first + own * self.share.threads, is_ragged))
         vectors(each)
 
-    def _fetch(self, own: Expr, vector: Expr, is_one: Expr | None) -> None:
-        if is_one is not None:
-            vector = build.minimum(vector, self.share.vectors - 1)
-        for tensor, kept in self.window.items():
-            with self.ib.for_range(0, self.share.lanes, name="lane", kind="vectorize") as lane:
-                place = vector * self.share.lanes + lane
+    def _fetch(self, piece: _Piece) -> None:
+        if piece.number is None:
+            place = build.minimum(piece.place, self.share.length - 1)
+            for tensor, kept in self.single.items():
                 buffer = self.buffers[tensor]
-                kept[own, lane] = BufferLoad(buffer, self._indices(buffer, self._inner(place)))
+                kept[0, 0] = BufferLoad(buffer, self._indices(buffer, self._inner(place)))
+            return
+        number = piece.number
+        again = bool(self.shared) and self.is_read
+        if piece.is_one is not None and not again:
+            number = build.minimum(number, self.count_of - 1)
+        for tensor, kept in self.window.items():
+            buffer = self.buffers[tensor]
+            with self.ib.for_range(0, piece.lanes, name="lane", kind="vectorize") as lane:
+                kept[piece.own, lane] = (
+                    self.shared[tensor][self._shared_place(number, lane)] if again
+                    else BufferLoad(buffer, self._vector_indices(buffer, number, lane))
+                )
 
-    def _store(self, own: Expr, vector: Expr, is_one: Expr | None) -> None:
-        ib, lanes = self.ib, self.share.lanes
+    def _keep(self, piece: _Piece) -> None:
+        """Put a vector into shared memory, where its thread finds it again."""
+        assert piece.number is not None
+        for tensor, kept in self.window.items():
+            with self.ib.for_range(0, piece.lanes, name="lane", kind="vectorize") as lane:
+                place = self._shared_place(piece.number, lane)
+                self.shared[tensor][place] = kept[piece.own, lane]
+
+    def _shared_place(self, number: Expr, lane: Expr) -> tuple[Expr, ...]:
+        threads = self.share.threads
+        return self.place_in_block, number // threads, number % threads, lane
+
+    def _vector_indices(self, buffer: Buffer, number: Expr, lane: Expr) -> tuple[Expr, ...]:
+        """The indices of an element of a vector of this row."""
+        lanes = self.share.lanes
+        if self.share.is_shifted:
+            return tuple(buffer.indices_of((self.first + number) * lanes + lane))
+        return self._indices(buffer, self._inner(number * lanes + lane))
+
+    def _store(self, piece: _Piece) -> None:
+        ib, lanes = self.ib, piece.lanes
 
         def store() -> None:
+            number = piece.number
+            if number is None:
+                at = self._inner(piece.place)
+                value = self._value(self.program.result, self._kept(piece, build.const(0)), at)
+                self.out[self._indices(self.out.buffer, at)] = value
+                return
             # One by one, as sums have them: what they share is then computed once.
             with ib.for_range(0, lanes, name="lane", kind="unroll") as lane:
-                at = self._inner(vector * lanes + lane)
-                self.made[lane] = self._value(self.program.result, (own, lane), at)
+                at = self._inner(piece.place + lane)
+                self.made[lane] = self._value(self.program.result, self._kept(piece, lane), at)
             with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
-                at = self._inner(vector * lanes + lane)
-                self.out[self._indices(self.out.buffer, at)] = self.made[lane]
+                self.out[self._vector_indices(self.out.buffer, number, lane)] = self.made[lane]
 
-        conditions = [each for each in (is_one, self.is_there) if each is not None]
+        conditions = [each for each in (piece.is_one, self.is_there) if each is not None]
         if conditions:
             wanted = conditions[0] if len(conditions) == 1 else build.logical_and(*conditions)
             with ib.if_scope(wanted):
@@ -281,19 +409,28 @@ class _Writer:
         else:
             store()
 
+    def _kept(self, piece: _Piece, lane: Expr) -> dict[Tensor, Expr]:
+        """What was read of a row at a place of a piece."""
+        held = self.single if piece.number is None else self.window
+        return {tensor: kept[piece.own, lane] for tensor, kept in held.items()}
+
     # ---- sums ----
 
-    def _sum(self, number: int, step: RowSum) -> None:
+    def _sum(self, step: RowSum) -> None:
         ib, dtype = self.ib, step.value.dtype
         join, kind = _joining(step)
         total = ib.allocate(str(kind), (1,), name=f"{step.name}.own", scope="local")
         total[0] = build.cast(kind, step.combiner.identity[0])
 
-        def add(own: Expr, vector: Expr, is_one: Expr | None) -> None:
-            with ib.for_range(0, self.share.lanes, name="lane", kind="unroll") as lane:
-                at = self._inner(vector * self.share.lanes + lane)
-                value = build.cast(kind, self._value(step.source, (own, lane), at))
+        def add(piece: _Piece) -> None:
+            with ib.for_range(0, piece.lanes, name="lane", kind="unroll") as lane:
+                place = piece.place + lane
+                if piece.is_one is not None:
+                    place = build.minimum(place, self.share.length - 1)
+                at = self._inner(place)
+                value = build.cast(kind, self._value(step.source, self._kept(piece, lane), at))
                 joined = join(total[0], value)
+                is_one = piece.is_one
                 total[0] = joined if is_one is None else build.select(is_one, joined, total[0])
 
         self._over_row(add)
@@ -320,18 +457,20 @@ class _Writer:
     # ---- values ----
 
     def _value(
-        self, expr: Expr, own: tuple[Expr, Expr] | None = None, at: Sequence[Expr] = ()
+        self, expr: Expr, kept: Mapping[Tensor, Expr] | None = None, at: Sequence[Expr] = ()
     ) -> Expr:
-        """What an expression is at a place of the row, which is kept as one's own."""
-        places = dict(zip(self.program.inner, at, strict=True)) if own is not None else {}
+        """What an expression is at a place of the row, where that was read before."""
+        places = dict(zip(self.program.inner, at, strict=True)) if kept is not None else {}
+        known = {**self.known, **places}
 
         def loaded(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
-            if tensor in self.window and own is not None:
-                return self.window[tensor][own]
-            return BufferLoad(self.buffers[tensor], indices)
+            if kept is not None and tensor in kept:
+                return kept[tensor]
+            return BufferLoad(
+                self.buffers[tensor], tuple(substitute(index, known) for index in indices)
+            )
 
-        made: Expr = substitute(replace_loads(expr, lambda t, i: loaded(t, tuple(
-            substitute(index, {**self.known, **places}) for index in i))), {**self.known, **places})
+        made: Expr = substitute(replace_loads(expr, loaded), known)
         return _Quick().rewrite(made) if self.is_narrow else made
 
     def _inner(self, place: Expr) -> tuple[Expr, ...]:

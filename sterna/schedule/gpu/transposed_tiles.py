@@ -256,31 +256,48 @@ class _Writer:
             known[self.moved.axes[axis]] = index
 
     @contextmanager
-    def _vectors(self, lanes: int, side: int, other: int) -> Iterator[tuple[Expr, Expr]]:
-        """Each vector of a thread: its number in a row of so many elements, and the row."""
+    def _vectors(self, lanes: int, side: int, other: int) -> Iterator[tuple[Expr, Expr, Expr]]:
+        """Each vector of a thread: which of its own, its number in a row of a side, and the row."""
         in_row = side // lanes
-        turns = in_row * other // self.threads
+        turns = self._turns(lanes)
         with self.ib.for_range(0, turns, name="turn") as turn, self.ib.new_scope():
             number = turn * self.threads + self.thread
-            yield number % in_row, number // in_row
+            yield turn, number % in_row, number // in_row
+
+    def _turns(self, lanes: int) -> int:
+        """Vectors of a thread."""
+        return math.prod(_sides(self.tile)) // lanes // self.threads
 
     def _fetch(self) -> None:
+        """A thread loads all that it brings before it stores the first: loads take long.
+
+        What lies behind the end of an axis is its last element again.
+        """
         ib, lanes = self.ib, self.read_lanes
         side, other = _sides(self.tile)
-        with self._vectors(lanes, side, other) as (vector, row):
-            a, f = self._named(0, vector, lanes), self._named(1, row)
-            with self._where(a, f):
-                for tensor, held in self.held.items():
-                    buffer = self.buffers[tensor]
-                    with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
-                        held[row, self._turned(vector, row // self.write_lanes) * lanes + lane] = (
-                            BufferLoad(buffer, self._indices(tensor, a + lane, f)))
+        kept = {
+            tensor: ib.allocate(
+                str(tensor.dtype), (self._turns(lanes), lanes), name="brought", scope="local"
+            )
+            for tensor in self.held
+        }
+        with self._vectors(lanes, side, other) as (turn, vector, row):
+            a, f = self._named(0, vector, lanes, inside=True), self._named(1, row, inside=True)
+            for tensor, brought in kept.items():
+                with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
+                    brought[turn, lane] = BufferLoad(
+                        self.buffers[tensor], self._indices(tensor, a + lane, f))
+        with self._vectors(lanes, side, other) as (turn, vector, row):
+            column = self._turned(vector, row // self.write_lanes) * lanes
+            for tensor, brought in kept.items():
+                with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
+                    self.held[tensor][row, column + lane] = brought[turn, lane]
 
     def _store(self) -> None:
         ib, lanes = self.ib, self.write_lanes
         other, side = _sides(self.tile)
         made = ib.allocate(str(self.result.dtype), (lanes,), name="made", scope="local")
-        with self._vectors(lanes, side, other) as (vector, row):
+        with self._vectors(lanes, side, other) as (_, vector, row):
             a, f = self._named(0, row), self._named(1, vector, lanes)
             column = self._turned(row // self.read_lanes, vector) * self.read_lanes
             column = column + row % self.read_lanes
@@ -290,11 +307,14 @@ class _Writer:
                 with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
                     self.out[self._out_indices(a, f + lane)] = made[lane]
 
-    def _named(self, axis: int, vector: Expr, lanes: int = 1) -> Expr:
+    def _named(self, axis: int, vector: Expr, lanes: int = 1, inside: bool = False) -> Expr:
         """Where the vector of a number in the tile begins, by a name: indices of axes that count as
-        one are found again as one."""
-        side = _sides(self.tile)[axis] // lanes
-        return self.ib.let("af"[axis], self.first[axis] * side + vector) * lanes
+        one are found again as one. inside: the last one of the array for those behind it."""
+        side, size = _sides(self.tile)[axis] // lanes, self.sizes[axis] // lanes
+        place = self.first[axis] * side + vector
+        if inside and size % side:
+            place = build.minimum(place, size - 1)
+        return self.ib.let("af"[axis], place) * lanes
 
     def _turned(self, vector: Expr, row: Expr) -> Expr:
         """Where a vector of a row of vectors is; row: that of vectors along what is written."""

@@ -18,9 +18,11 @@ from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.loops import extents_of
 from sterna.te import IterVar, Stage
 
-SIDES = (1, 2, 4, 7, 8)
+SIDES = (1, 2, 4, 7, 8, 14)
 WIDTHS = (4, 2, 1)
-MOST_OUTPUTS = 16
+MOST_OUTPUTS = 32
+# Products of a thread, each of a vector, that are written out.
+MOST_PRODUCTS = 400
 # Steps of a window that are written out: what neighbours share shows only then.
 MOST_STEPS = 25
 # Sums, and what is read for one row of windows, that a thread has in registers.
@@ -71,7 +73,7 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
     tiles = [
         WindowTile(tuple(place for place, _, _ in slides), tuple(chosen), width)
         for chosen, width in product(list(product(*sides)), widths)
-        if math.prod(chosen) <= MOST_OUTPUTS
+        if math.prod(chosen) <= min(MOST_OUTPUTS, MOST_PRODUCTS // math.prod(steps))
     ]
 
     def cost(tile: WindowTile) -> float:

@@ -30,8 +30,10 @@ class Instructions:
     """Four sums beside their products."""
     finished: int
     """Four sums that are rounded and stored."""
-    step: int
-    """Sixteen products of four sums."""
+    step: float
+    """One step's products of four sums."""
+    width: int
+    """Products of a sum in a step."""
     row: int
     """A row of a window that is copied."""
     byte: float
@@ -40,9 +42,11 @@ class Instructions:
     """Sums that are kept at a time at most: in plain C each is stored by code of its own."""
 
 
-MVE = Instructions(begun=18, finished=19, step=10, row=30, byte=0.0, channels=MOST_CHANNELS)
+MVE = Instructions(
+    begun=18, finished=19, step=10, width=VECTOR, row=30, byte=0.0, channels=MOST_CHANNELS)
 # Rounding and storing is what loops in plain C take too, and is not counted there.
-PLAIN = Instructions(begun=20, finished=12, step=150, row=30, byte=2.5, channels=CHANNELS)
+PLAIN = Instructions(
+    begun=20, finished=12, step=37.5, width=4, row=30, byte=2.5, channels=CHANNELS)
 
 
 class Across(PackedImplementation):
@@ -104,7 +108,7 @@ def packed(made: Contraction, weights: Array) -> Array:
 
 def _instructions(made: Contraction, channels: int, cost: Instructions) -> float:
     blocks = -(-channels // CHANNELS)
-    each = cost.begun + cost.step * -(-made.products // VECTOR) + cost.finished
+    each = cost.begun + cost.step * -(-made.products // cost.width) + cost.finished
     copied = cost.row * made.window[0] + cost.byte * made.products if copies_pixels(made) else 0
     return made.pixels * (-(-made.outputs // channels) * (CALLED + blocks * each) + copied)
 

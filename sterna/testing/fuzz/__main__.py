@@ -2,6 +2,7 @@
 
 import argparse
 import secrets
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -38,6 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     chosen = [known.get(name) or find_fuzzer(name) for name in options.only or known]
     seed = secrets.randbelow(1 << 31) if options.seed is None else options.seed
     print(f"seed {seed}", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # both end with what came of it
     tallies = fuzz(chosen, options.minutes * 60, seed, options.corpus, _tell)
     print(_summary(tallies))
     return int(any(tally.findings for tally in tallies))

@@ -23,6 +23,17 @@ from sterna.testing.fuzz.worker import ending_of
 MINIMIZING_S = 60.0
 STARTING_S = 180.0
 SLICE_S = 60.0
+MOST_WAITING = 9.0  # times what a case may take
+
+
+def seconds_queued(session: int) -> float:
+    """For how long the processes of a session were ready to run and had no processor."""
+    total = 0
+    for folder in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError, ValueError):
+            if os.getsid(int(folder.name)) == session:
+                total += int((folder / "schedstat").read_text().split()[1])
+    return total / 1e9
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,12 +128,21 @@ class Worker:
             raise RuntimeError(f"the fuzzer {self.fuzzer.name} did not start:\n{words_said}")
 
     def _receive(self, seconds: float) -> bytes | None:
-        """A line; empty when the process has ended, None when it takes too long."""
+        """A line; empty when the process has ended, None when it takes too long.
+
+        Time for which a busy machine kept it waiting for a processor does not count.
+        """
         assert self._process is not None and self._process.stdout is not None
+        begin, queued = time.monotonic(), seconds_queued(self._process.pid)
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
-            if not selector.select(seconds):
-                return None
+            left = seconds
+            while not selector.select(left):
+                passed = time.monotonic() - begin
+                waited = seconds_queued(self._process.pid) - queued
+                left = seconds + min(waited, MOST_WAITING * seconds) - passed
+                if left <= 0:
+                    return None
         return self._process.stdout.readline()
 
     def _death(self) -> str:
@@ -147,7 +167,7 @@ def fuzz(
     fuzzers: Sequence[Fuzzer], seconds: float, seed: int, corpus: Path | None,
     tell: Callable[[str], None] = print,
 ) -> list[Tally]:
-    """Run fuzzers in turns until the time is over; what came of each."""
+    """Run fuzzers in turns until the time is over or somebody interrupts; what came of each."""
     runs = []
     for fuzzer in fuzzers:
         tally = Tally(fuzzer.name, seed, skipped=fuzzer.missing() or "")
@@ -164,6 +184,8 @@ def fuzz(
             tally, worker, seeds = usable[turn % len(usable)]
             _run_for(tally, worker, seeds, min(end, time.monotonic() + part), corpus, tell)
             turn += 1
+    except KeyboardInterrupt:
+        tell("interrupted")
     finally:
         for _, worker, _ in runs:
             worker.close()
@@ -187,16 +209,18 @@ def _run_for(
     tell: Callable[[str], None],
 ) -> None:
     begin = time.monotonic()
-    while time.monotonic() < end:
-        seed = seeds.next()
-        answer = worker.ask({"seed": seed})
-        if "ending" in answer:
-            tally.endings[answer["ending"]] += 1
-        elif any(found.kind == answer["kind"] for found in tally.findings):
-            tally.again += 1
-        else:
-            _keep(tally, worker, answer, seed, corpus, tell)
-    tally.seconds += time.monotonic() - begin
+    try:
+        while time.monotonic() < end:
+            seed = seeds.next()
+            answer = worker.ask({"seed": seed})
+            if "ending" in answer:
+                tally.endings[answer["ending"]] += 1
+            elif any(found.kind == answer["kind"] for found in tally.findings):
+                tally.again += 1
+            else:
+                _keep(tally, worker, answer, seed, corpus, tell)
+    finally:
+        tally.seconds += time.monotonic() - begin
 
 
 def _keep(
