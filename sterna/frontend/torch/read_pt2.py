@@ -228,7 +228,9 @@ def _strided(raw: bytes, dtype: str, meta: dict[str, Any], what: str) -> Array:
     if count > have and count > 1 << 20:  # a few numbers that pretend to be many
         raise ValueError(f"{what} has {count} elements in an entry that holds {have}")
     flat = np.frombuffer(raw, kind, count=have)[first:]
-    steps_in_bytes = [step * kind.itemsize for step in strides]
+    # A step of an extent of one is never taken, and may be any number.
+    steps_in_bytes = [step * kind.itemsize if size > 1 else 0
+                      for size, step in zip(sizes, strides, strict=True)]
     return np.lib.stride_tricks.as_strided(flat, sizes, steps_in_bytes).copy()
 
 
