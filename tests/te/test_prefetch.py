@@ -279,3 +279,9 @@ def test_a_loop_of_no_iterations_has_no_shares() -> None:
     func = lower_schedule(s, [a, b], "f")
     assert rectangles(func) == ["A, (i + 1, 0), (1, 0)"]
     assert "prefetch" not in str(inject_prefetch(func))
+
+
+def test_a_function_without_prefetches_stays_the_same_object() -> None:
+    s, a, b, c, _, _ = matmul()
+    func = lower_schedule(s, [a, b, c], "plain")
+    assert inject_prefetch(func) is func

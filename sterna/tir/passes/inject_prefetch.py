@@ -16,6 +16,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     Stmt,
     nothing,
+    statements_in,
 )
 
 LINE_BYTES = 64
@@ -26,6 +27,8 @@ def inject_prefetch(func: PrimFunc) -> PrimFunc:
 
     ->  for row in range(2): for line in range(2): prefetch(A[min(i + row, n - 1), line*16])
     """
+    if not any(isinstance(stmt, Prefetch) for stmt in statements_in(func.body)):
+        return func
     return func.with_body(_Lowering().rewrite(func.body))
 
 
