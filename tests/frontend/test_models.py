@@ -71,6 +71,32 @@ def close(got: list[Array], want: list[Array], tolerance: float) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=tolerance, atol=atol)
 
 
+def widened_feeds(feeds: dict[str, Array]) -> dict[str, Array]:
+    """Inputs of 16 bits as float32."""
+    return {k: v.astype("float32") if v.dtype == np.float16 else v for k, v in feeds.items()}
+
+
+def widened(model: onnx.ModelProto) -> onnx.ModelProto:
+    """A model of float16 that computes in float32."""
+    made = onnx.ModelProto()
+    made.CopyFrom(model)
+    half, single = onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT
+    given = [each for node in made.graph.node for each in node.attribute]
+    constants = [each.t for each in given if each.HasField("t")]
+    for tensor in [*made.graph.initializer, *constants]:
+        if tensor.data_type == half:
+            wide = onnx.numpy_helper.to_array(tensor).astype("float32")
+            tensor.CopyFrom(onnx.numpy_helper.from_array(wide, tensor.name))
+    for value in [*made.graph.input, *made.graph.output, *made.graph.value_info]:
+        if value.type.tensor_type.elem_type == half:
+            value.type.tensor_type.elem_type = single
+    for node in made.graph.node:
+        for each in node.attribute:
+            if node.op_type == "Cast" and each.name == "to" and each.i == half:
+                each.i = single
+    return made
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_a_model_computes_what_its_runtime_does(name: str) -> None:
     model, feeds = load(name)
@@ -84,7 +110,11 @@ def test_a_large_model_computes_what_its_runtime_does(name: str) -> None:
         found = compiled(model, feeds)
     else:
         found = run_imported(model, feeds, shape={k: v.shape for k, v in feeds.items()})
-    close(found, run_reference(model, feeds), SLOW[name])
+    if name == "vision/squeezenet_fp16":  # whose sums the runtime may round at every step
+        wide = run_reference(widened(model), widened_feeds(feeds))
+        close(found, [x.astype("float16") for x in wide], SLOW[name])
+    else:
+        close(found, run_reference(model, feeds), SLOW[name])
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

@@ -34,6 +34,14 @@ def test_a_file_made_by_hand() -> None:
     assert list(params) == ["layer.weight"]
 
 
+def test_the_stride_of_an_extent_of_one_may_be_any_number() -> None:
+    model, config = program(), weights_config()
+    meta = config["config"]["layer.weight"]["tensor_meta"]
+    meta["sizes"][0]["as_int"], meta["strides"][0]["as_int"] = 1, 1 << 62
+    _, params = load(archive(model, config), ImportOptions(freeze_params=False))
+    assert params["layer.weight"].numpy().tolist() == [[0.0, 1.0, 2.0, 3.0]]
+
+
 def _set(*path: Any, to: Any) -> Change:
     """A change of the value at a path, which begins with the model or the weights."""
 
