@@ -9,9 +9,9 @@ others would be widened once for every row that meets them, which takes longer t
 from typing import TYPE_CHECKING
 
 from sterna.op.dynamic import tensor_type
-from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import call
-from sterna.target import Target
+from sterna.target import Target, processor_of
 
 if TYPE_CHECKING:
     from sterna.op.nn.dense import BatchMatmulAttrs, DenseAttrs, MatmulAttrs
@@ -31,7 +31,9 @@ def in_float32(
     if "implementation" in attrs.FIELDS and dict(attrs.items())["implementation"]:
         return None
     kinds = [tensor_type(arg) for arg in args]
-    if isinstance(args[1], Constant) or any(kind.dtype not in NARROW for kind in kinds):
+    if _is_known(args[1]) or any(kind.dtype not in NARROW for kind in kinds):
+        return None
+    if str(kinds[0].dtype) in processor_of(target).matrix_tiles:
         return None
     if not all(kind.is_static and kind.ndim > 1 for kind in kinds):
         return None
@@ -41,3 +43,10 @@ def in_float32(
     wide = [call("cast", arg, dtype="float32") for arg in args]
     made = call(name, *wide, **{**dict(attrs.items()), "out_dtype": "float32"})
     return call("cast", made, dtype=out)
+
+
+def _is_known(expr: RelayExpr) -> bool:
+    """Whether it is a constant, or made of one step by step, as weights are that are narrowed."""
+    while isinstance(expr, Call) and len(expr.args) == 1:
+        expr = expr.args[0]
+    return isinstance(expr, Constant)
