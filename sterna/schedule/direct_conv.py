@@ -30,7 +30,6 @@ from sterna.schedule.conv_stages import (
     sum_in_registers,
     write_out,
 )
-from sterna.schedule.cost import STREAMED, products_per_cycle
 from sterna.schedule.default import vectorize_result
 from sterna.schedule.depthwise_conv import schedule_depthwise
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
@@ -38,7 +37,7 @@ from sterna.schedule.gemm import load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
 from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group, vectors_of
-from sterna.schedule.sharing import FREE, RowCosts, cut_finer, row_groups, share_rows
+from sterna.schedule.sharing import cut_finer, row_groups, share_rows
 from sterna.schedule.sum_of_products import chunks_of, order_of
 from sterna.te import IterVar, PlaceholderOp, Stage, Tensor
 
@@ -94,8 +93,7 @@ def _by_bands(conv: Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     # A loop over bands and blocks would keep the guard of a last block that is not whole inside.
     whole = conv.channels % size.columns == 0
     cut = whole and not conv.has_border
-    most, costs = _most_rows(conv, size.columns), _weights_of_bands(conv)
-    share = share_rows(conv.height, conv.batch, blocks, threads, most, cut, costs)
+    share = share_rows(conv.height, conv.batch, blocks, threads, _most_rows(conv), cut)
     bands = -(-conv.height // share.rows) * conv.batch
     if cut:
         share = cut_finer(share, bands, blocks, threads)
@@ -269,28 +267,7 @@ def _lines(conv: Conv, size: RegisterTile) -> int:
     return max(1, min(fitting, most_rows(conv.made.depth * conv.data.dtype.bytes)) // size.rows)
 
 
-def _most_rows(conv: Conv, columns: int) -> int:
-    """Rows that are computed together: what they read and write stays in the second cache.
-
-    Where weights do not, those of some columns beside them are all that has to.
-    """
-    cache = conv.kernel.processor.l2_bytes
-    room = cache // 4
-    if _weights_come_again(conv):
-        room = max(room, 3 * cache // 4 - conv.weight_bytes(columns))
-    most = rows_within(conv, room)
+def _most_rows(conv: Conv) -> int:
+    """Rows that are computed together: what they read and write stays in the second cache."""
+    most = rows_within(conv, conv.kernel.processor.l2_bytes // 4)
     return most if conv.has_border else min(most, -(-BAND_PIXELS // conv.width))
-
-
-def _weights_come_again(conv: Conv) -> bool:
-    """Whether every band reads weights from behind the second cache."""
-    return conv.weight_bytes(conv.channels) > conv.kernel.processor.l2_bytes // 2
-
-
-def _weights_of_bands(conv: Conv) -> RowCosts:
-    """What it costs that weights come again for each band, in rows that are computed."""
-    if not _weights_come_again(conv) or not conv.sum.dtype.is_float:
-        return FREE
-    row = conv.width * conv.channels * conv.made.products
-    cycles = row / products_per_cycle(conv.kernel.processor)
-    return RowCosts(shared=conv.weight_bytes(conv.channels) / STREAMED / cycles)

@@ -85,20 +85,6 @@ def test_weights_come_in_parts_where_the_image_stays_in_the_cache(rows: int, way
     assert way in lowered.choices["schedule"]
 
 
-def test_bands_have_more_rows_where_each_reads_weights_from_afar() -> None:
-    """As many as stay in the second cache beside the weights of a tile's columns; else one each."""
-    large = convolution(
-        (1, 19, 19, 24), 256, 32, kernel_size=(3, 3), padding=6, dilation=6
-    )
-    rows = {
-        kib: re.search(r"bands of (\d+) rows", str(check(
-            large, Processor(512, 32, l1_bytes=4096, l2_bytes=kib * 1024)
-        ).choices["schedule"]))
-        for kib in (160, 1024)
-    }
-    assert [int(found[1]) for found in rows.values() if found] == [3, 1]
-
-
 def test_parts_of_weights_are_fetched_ahead() -> None:
     """Tiles of two short rows read a part; a line of the next one is fetched in every step."""
     body = convolution((1, 7, 7, 128), 32, 32, kernel_size=(3, 3), padding=1)
