@@ -244,7 +244,9 @@ def measure(
               f"{agreement(case, expected, theirs):.4f}; {decibels(expected, ours):.1f} dB and "
               f"{decibels(expected, theirs):.1f} dB", flush=True)
         x = judged[0]
-        calls = {"float": slow, "int8": fast, "peer float": plain, "peer int8": peer}
+        calls: dict[str, Callable[..., Any]] = {
+            "float": slow, "int8": fast, "peer float": plain, "peer int8": peer,
+        }
         times = turns_of({
             key: partial(seconds_of, partial(call, x), clock=thread_time)
             for key, call in calls.items()
