@@ -58,6 +58,8 @@ class IRModule:
     def get_type(self, name: str) -> tuple[Any, ...]:
         """An algebraic data type of the module, and its constructors."""
         data = self[name]
+        if not hasattr(data, "constructors"):
+            raise ValueError(f"'{name}' is a function of the module, not a data type")
         return (data.header, *data.constructors)
 
     def update_func(self, name: Any, function: Node) -> None:

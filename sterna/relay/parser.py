@@ -140,7 +140,10 @@ class _Parser(TypeParser):
         self.at = begin
 
     def skip_data(self) -> None:
+        self.word("name", "a name")
         while not self.take("}"):
+            if self.next.kind == "end":
+                self.fail("'}'")
             self.at += 1
 
     def function(self) -> Function:

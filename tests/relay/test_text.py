@@ -206,6 +206,8 @@ def test_data_types_and_matches_are_read_back() -> None:
     for name in ("hd", "map", "filter", "zip", "tmap", "size"):
         assert explain_difference(mod[name], again[name]) is None
     assert [str(each.name_hint) for each in again.get_type("List")] == ["List", "Cons", "Nil"]
+    with pytest.raises(ValueError, match="'hd' is a function of the module"):
+        again.get_type("hd")
 
 
 def test_a_text_with_its_data_types_last_runs() -> None:
@@ -240,6 +242,7 @@ def test_a_value_that_both_branches_share_is_read_back() -> None:
         ("def @f(%x: L) { %x } type L { A, B(", "column 36"),
         ("def @f(%x: L) { match (%x) { C => 1 } } type L { A }", "no constructor C"),
         ("ref_write(1)", "column 1: "),
+        ("def @f(%x: int8) { %x } type", "expected a name, found 'the end'"),
     ],
 )
 def test_broken_data_types_are_refused(text: str, said: str) -> None:
