@@ -98,10 +98,31 @@ class LaneKernel(WarpgroupKernel):
         for number in range(self.sums_of_a_thread):
             sums[number] = build.const(0.0, "float32")
         with ib.new_scope():
-            self._multiply_blocks(sums, results)
+            if self.blocks == 1:
+                self._multiply_steps(sums, results)
+            else:
+                self._multiply_blocks(sums, results)
         if ring.split > 1:
             results.exchange(sums)
         results.store()
+
+    def _multiply_steps(self, sums: BufferVar, results: "LaneResults") -> None:
+        """The only block, two steps at a time.
+
+        Were all steps written out, products would be moved behind all loads, to where their sums
+        are stored; no thread has registers for so many numbers.
+        """
+        ib, stage = self.ib, build.const(0)
+        even, odd = (_Quads(self, results, name) for name in ("even", "odd"))
+        ib.emit(mbarrier_wait(self.full, stage))
+        even.load(stage, 0)
+        pairs = -(-self.product.depth // (2 * QUAD))
+        with ib.for_range(0, pairs, name="pair", annotations={ROLLED: 1}) as pair:
+            odd.load(stage, pair * 2 + 1)
+            even.multiply(sums)
+            # What is loaded behind the last step is not multiplied.
+            even.load(stage, pair * 2 + 2)
+            odd.multiply(sums)
 
     def _multiply_blocks(self, sums: BufferVar, results: "LaneResults") -> None:
         """All blocks: each step is loaded while the one before is multiplied."""
@@ -134,7 +155,7 @@ class _Quads:
         self.a = ib.allocate("float32", (rows * QUAD,), name=f"{name}_a", scope="local")
         self.b = ib.allocate("float32", (columns * QUAD,), name=f"{name}_b", scope="local")
 
-    def load(self, stage: Expr, step: int) -> None:
+    def load(self, stage: Expr, step: int | Expr) -> None:
         """Four steps of a block in a stage."""
         kernel, results = self.kernel, self.results
         ib, ring = kernel.ib, kernel.ring
@@ -153,7 +174,7 @@ class _Quads:
             at = (begin ^ (step * 16)) + column * WIDE * ROW_BYTES
             ib.emit(load_quad(self.b[column * QUAD], at))
 
-    def _load_beside(self, begin: Expr, step: int) -> None:
+    def _load_beside(self, begin: Expr, step: int | Expr) -> None:
         """Columns that lie side by side, four at a time."""
         own = self.kernel.lanes.columns
         for number in range(QUAD):
