@@ -109,6 +109,14 @@ def test_lanes_multiply_floats(rows: int, depth: int) -> None:
     check(expr, after, ("multiply_quads", "mbarrier_wait"), tolerance=1e-5)
 
 
+def test_lanes_have_tiles_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warps begin inside of eight rows; parts of sums are no whole quads."""
+    ring = Ring(40, 64, 3, split=2)
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    expr = finished(dense(38, 32, 64, "float32"), (38, 32), "float32")
+    check(expr, after, ("multiply_quads",), tolerance=1e-5)
+
+
 @pytest.mark.parametrize("depth", [24, 64])
 def test_lanes_multiply_columns_side_by_side(depth: int) -> None:
     data, weight = var("x", 64, depth), var("w", depth, 64)

@@ -41,8 +41,6 @@ CHUNK = 64
 """Columns of the result that lie together in shared memory: rows of 128 bytes."""
 # Beyond so many sums a thread has no registers for what the epilogue reads.
 MOST_SUMS_BESIDE = 64
-FEW_READS = 8
-"""Numbers that a thread has registers for beside any sums."""
 
 
 class Results:
@@ -53,6 +51,8 @@ class Results:
     """
 
     most_beside = MOST_SUMS_BESIDE
+    most_held = MOST_SUMS_BESIDE
+    """With what is read, where there are more sums."""
     has_pairs = True
     """Whether sums of even numbers have the next one to their right."""
 
@@ -120,7 +120,7 @@ class Results:
 
     def element(self, number: int) -> Expr:
         """What is stored where a sum was: in float32 where that is rounded to 16 bits last."""
-        kernel, product = self.kernel, self.product
+        kernel = self.kernel
         (row, column), (rows, columns) = self.place(number), self.extents()
         if not self.is_whole:
             row, column = build.minimum(row, rows - 1), build.minimum(column, columns - 1)
@@ -136,7 +136,7 @@ class Results:
         found: dict[tuple[int, str], BufferLoad] = {}
         for number in range(self.count):
             _Reads(found).rewrite(self.element(number))
-        if self.count > self.most_beside and len(found) > FEW_READS:
+        if self.count > self.most_beside and self.count + len(found) > self.most_held:
             return
         if self.kernel.dependent and found:
             self.ib.emit(wait_for_grids())
