@@ -48,6 +48,8 @@ MOST_HELD = 32
 AT_ONCE = 32
 # Cycles that it takes to hand a value on, and for warps of a block to meet.
 HAND_ON, MEET, EACH = 4, 40, 10
+# How much more work takes where no other block of a processor waits for memory meanwhile.
+ALONE = 1.3
 # Vectors of each lane of a warp from which on rows need not begin at whole ones.
 SHIFTED_VECTORS = 1
 # Shared memory that sums take beside a row.
@@ -93,6 +95,11 @@ class Share:
         return -(-self.most // self.threads)
 
     @property
+    def registers(self) -> int:
+        """Of all threads of a row that registers keep."""
+        return (self.own * self.lanes + BESIDE) * self.threads
+
+    @property
     def at_once(self) -> int:
         """Vectors of one thread that are under way where registers do not keep a row."""
         return max(1, AT_ONCE // self.lanes)
@@ -103,6 +110,8 @@ class Share:
         steps = int(math.log2(min(self.threads, WARP)))
         joined = HAND_ON * steps + (MEET if self.threads > WARP else 0)
         times = {REGISTERS_HAVE: 1.0, SHARED_HAS: 1.5, READ_AGAIN: 3.0}[self.kept]
+        if self.held and 2 * self.registers > REGISTERS:
+            times = ALONE
         return self.threads * (self.own * self.lanes * EACH * times + 2 * joined)
 
     def __str__(self) -> str:
@@ -202,7 +211,7 @@ def _share_of(length: int, kinds: Sequence[DataType], rows: int, room: int) -> S
     fitting = [
         share for threads in counts
         if (share := Share(threads, lanes, length, REGISTERS_HAVE)).own * lanes <= MOST_HELD
-        and (share.own * lanes + BESIDE) * threads <= REGISTERS
+        and share.registers <= REGISTERS
     ]
     # Two blocks of a processor take turns at memory where both have room.
     for threads, most in ((LANES[-2], room // 2), (LANES[-1], room)):
