@@ -110,7 +110,7 @@ def test_powers_are_summed_while_a_row_is_read(monkeypatch: pytest.MonkeyPatch) 
 
 def test_rows_that_begin_inside_of_vectors() -> None:
     made = relay.nn.layer_norm(var("x", 3, 133), var("g", 133), var("b", 133))
-    assert "first" in check(made, norm)
+    assert "first" not in check(made, norm)  # lanes would read scales that are far apart
     narrow = relay.nn.softmax(var("x", 3, 259, dtype="bfloat16"))
     assert "first" in check(narrow, softmax, 1e-2)
     assert "first" in check(

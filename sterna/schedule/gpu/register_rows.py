@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from sterna.arith import substitute
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
-from sterna.ir.expr import Add, Call, Cast, Expr, Max, Sub, Var
+from sterna.ir.expr import Add, Call, Cast, Expr, Max, Sub, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.ir.visitor import Rewriter
 from sterna.schedule.choose import choose
@@ -160,7 +160,8 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
     kinds = [*(t.dtype for t in held), *([outputs[0].dtype] if program.is_element else [])]
     if not held or any(kind.bits < 8 for kind in kinds):
         return None
-    share = _share_of(length, kinds, rows, _room_of(program, held, target))
+    shifts = rows * length < 1 << 31 and not _reads_beside(program, held)
+    share = _share_of(length, kinds, _room_of(program, held, target), shifts)
     counts = [n for n in (16, 8, 4, 2, 1) if n * share.threads <= max(2 * BLOCK, share.threads)]
     together = choose(
         "rows of a block", counts, lambda n: abs(math.log2(BLOCK / (n * share.threads)))
@@ -201,10 +202,25 @@ def _room_of(
     return most // sum(tensor.dtype.bytes for tensor in held)
 
 
-def _share_of(length: int, kinds: Sequence[DataType], rows: int, room: int) -> Share:
+def _reads_beside(program: RowProgram, held: Sequence[Tensor]) -> bool:
+    """Whether arrays are read along a row that have no rows, such as the scales of a norm: where
+    rows begin inside of vectors, theirs do not, and lanes would read elements far apart."""
+    found = False
+
+    def note(node: object) -> None:
+        nonlocal found
+        if isinstance(node, ProducerLoad) and node.tensor not in held:
+            used = {var for index in node.indices for var in variables_in(index)}
+            found = found or not used.isdisjoint(program.inner)
+
+    post_order(program.result, note)
+    return found
+
+
+def _share_of(length: int, kinds: Sequence[DataType], room: int, may_shift: bool) -> Share:
     """Who has a row of so many elements; several arrays of a row take as many registers."""
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
-    shifts = length >= SHIFTED_VECTORS * WARP * lanes and rows * length < 1 << 31
+    shifts = may_shift and length >= SHIFTED_VECTORS * WARP * lanes
     while lanes > 1 and length % lanes and not shifts:
         lanes //= 2
     counts = [n for n in LANES if n >= WARP or length % lanes == 0]
