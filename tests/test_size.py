@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 11990,
     "rpc": 5090,
     "runtime": 2260,
-    "schedule": 16940,
+    "schedule": 17090,
     "support": 4290,
     "target": 4400,
     "te": 5220,
