@@ -38,7 +38,7 @@ BUDGET = {
     "target": 4400,
     "te": 5220,
     "testing": 4620,
-    "tir": 14850,
+    "tir": 14940,
     "topi": 1870,
     "tune": 2750,
 }

@@ -83,6 +83,11 @@ class InstructionSet:
     for these before they run code. Tiles are not here: the code itself asks for them."""
     levels: tuple[Level, ...] = ()
     """Those that a portable file holds code for, the lowest first."""
+    length_features: str = ""
+    """The pattern of features that tell how long vectors are; LLVM knows them beside those that
+    bring vectors, the first of what registers need."""
+    exclusive_features: str = ""
+    """The pattern of features that exclude common ones; LLVM ends the process beside these."""
     emulator_options: str = ""
     """What QEMU's user mode must be told where the code uses vectors."""
 
