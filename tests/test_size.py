@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1120,
     "micro": 3600,
     "model": 3750,
-    "op": 28470,
+    "op": 28530,
     "quantization": 2190,
     "relay": 11990,
     "rpc": 5060,

@@ -14,6 +14,7 @@ from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
+from sterna.op.nn._few_columns import with_whole_columns
 from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
@@ -334,6 +335,7 @@ register(OpRecord(
     ],
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or in_float32("nn.matmul", *call)
+        or with_whole_columns("nn.matmul", *call)
     ),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
@@ -353,6 +355,7 @@ register(OpRecord(
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
         or as_attention(*call) or in_float32("nn.batch_matmul", *call)
+        or with_whole_columns("nn.batch_matmul", *call)
     ),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
