@@ -115,6 +115,8 @@ class InstructionSet:
     alike, so that a kernel can count on one rounding."""
     by_element_fma: tuple[Capability, ...] = ()
     """A multiply-add takes one lane of a register for all lanes of another (AArch64's fmla)."""
+    wide_conversion: tuple[Capability, ...] = ()
+    """Vectors of floats become int64 by an instruction, which knows no ends."""
     fp16_arithmetic: tuple[Capability, ...] = ()
     """Vectors of float16 are multiplied and added as they are."""
     bf16_rounding: tuple[Capability, ...] = ()

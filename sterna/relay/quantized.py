@@ -107,6 +107,10 @@ class Quantized:
         return within(made, self, scheme)
 
 
+# Less and more than any byte, whatever the zero point.
+BEYOND_BYTES = 512.0
+
+
 @dataclass(frozen=True, slots=True)
 class QuantizedPair:
     """The sum or the product of two tensors of 8 bits, which the scheme of the result makes."""
@@ -147,20 +151,24 @@ class QuantizedPair:
         return made
 
     def _product(self, scheme: Scheme) -> RelayExpr | None:
-        """round((a - za) * (b - zb) * (sa * sb / s) + z), each step rounded to a float."""
+        """round((a - za) * (b - zb) * (sa * sb / s) + z), each step rounded to a float.
+
+        Products of bytes are exact floats. Bounds that no byte is beyond stand between the scaled
+        product and its zero point: one rounding for both would not be what is asked.
+        """
         wide = []
         for part in (self.a, self.b):
             zero = const(np.int32(part.scheme.zero.item()))
             wide.append(call("subtract", call("cast", part.data, dtype=INT32), zero))
-        own, start = np.float32(scheme.scale.item()), np.float64(scheme.zero.item())
+        own, start = np.float32(scheme.scale.item()), np.float32(scheme.zero.item())
         scales = [np.float32(x.scheme.scale.item()) for x in (self.a, self.b)]
         ratio = scales[0] * scales[1] / own
         if not np.isfinite(ratio):
             return None
-        product = call("cast", call("multiply", *wide), dtype="float64")
-        scaled = call("cast", call("multiply", product, const(np.float64(ratio))), dtype=FLOAT32)
-        moved = call("add", call("cast", scaled, dtype="float64"), const(start))
-        return _rounded(call("cast", moved, dtype=FLOAT32), scheme)
+        product = call("cast", call("multiply", *wide), dtype=FLOAT32)
+        scaled = call("multiply", product, const(ratio))
+        held = call("clip", scaled, a_min=-BEYOND_BYTES, a_max=BEYOND_BYTES)
+        return _rounded(call("add", held, const(start)), scheme)
 
 
 # An operand of a rule: integers, an expression, or a tuple of such.
