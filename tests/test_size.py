@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1120,
     "micro": 3600,
     "model": 3750,
-    "op": 28480,
+    "op": 28550,
     "quantization": 2190,
     "relay": 11770,
     "rpc": 5060,
