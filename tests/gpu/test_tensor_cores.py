@@ -180,6 +180,17 @@ def test_large_products_keep_their_blocks(
     assert ((ring.rows, ring.columns), ring.resident) == (tile, blocks)
 
 
+@pytest.mark.parametrize("size, rows, blocks", [
+    ((197, 2304, 768), 40, 1), ((197, 3072, 768), 40, 2), ((256, 3072, 768), 64, 2),
+])
+def test_lanes_fill_tiles_and_processors(
+    size: tuple[int, int, int], rows: int, blocks: int
+) -> None:
+    """Few rows are wasted, and no processor has room for more blocks than are to share it."""
+    ring = ring_of(product(*size, "float32"), SHARED, DataType("float32"))
+    assert ring.rows == rows and SHARED // ring.shared_bytes <= blocks
+
+
 def test_single_rows_are_turned() -> None:
     ring = ring_of(product(1, 4096, 4096), SHARED, DataType("bfloat16"))
     assert ring.turned and ring.columns == 16

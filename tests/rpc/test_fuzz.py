@@ -9,13 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from sterna import rpc
+from sterna import nd, rpc
 from sterna.rpc import frames as codec
 from sterna.rpc import values
+from sterna.rpc.client import RPCSession
 from sterna.rpc.files import SessionFolder
 from sterna.rpc.handshake import SESSION, Hello, client_side
+from sterna.rpc.remote import ClientPeer
 from sterna.rpc.serving import ServerPeer
-from sterna.testing.fuzz.fuzzers import frames
+from sterna.testing.fuzz.fuzzers import answers, frames
 from sterna.testing.fuzz.runner import fuzz
 from tests.rpc.support import TestServer, limited
 
@@ -26,6 +28,37 @@ def test_no_frame_harms_a_server(search_seconds: float) -> None:
     assert tally.endings["answered"] > tally.cases // 2, "the frames are no good"
     if tally.findings:
         pytest.fail(f"seed {seed}: {tally.findings[0].error}\n{tally.findings[0].program}")
+
+
+def test_no_answer_harms_a_client(search_seconds: float) -> None:
+    seed = random.SystemRandom().randrange(1 << 30)
+    (tally,) = fuzz([answers.FUZZER], search_seconds / 2, seed, None)
+    assert tally.endings["answered"], "the answers are no good"
+    if tally.findings:
+        pytest.fail(f"seed {seed}: {tally.findings[0].error}\n{tally.findings[0].program}")
+
+
+def test_memory_that_is_none() -> None:
+    """A client says that its server gave no memory, no times or a handle that cannot be freed."""
+    none, times = bytes([values.NONE]), bytes([values.LIST, 0, 0, 0, 0])
+    function = struct.pack("<BBQ", values.FUNCTION, values.SENDERS, 1)
+    too_large = struct.pack("<BBQ", values.FUNCTION, values.SENDERS, 1 << 63)
+    module = struct.pack("<BBQ", values.MODULE, values.SENDERS, 1)
+    for heads, use, words in (
+        (
+            [bytes([values.TRUE]), none],
+            lambda remote: nd.empty((4,), "int8", remote.cpu(0)), "no memory",
+        ),
+        ([none], lambda remote: remote.download("a"), "NoneType as the result of rpc.download"),
+        ([too_large], lambda remote: remote.get_function("f"), "a handle 9223372036854775808"),
+        (
+            [module, function, function, times],
+            lambda remote: remote.load_module("a").time_evaluator("f", remote.cpu(0))(), "no times",
+        ),
+    ):
+        sent = b"".join(codec.pack(codec.RETURN, head) for head in heads)
+        with pytest.raises(rpc.RPCError, match=words):
+            use(RPCSession(ClientPeer(frames.Given(sent), "there")))
 
 
 @pytest.mark.parametrize("kind", [*codec.KINDS])

@@ -16,6 +16,7 @@ from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._byte_products import implement as implement_bytes
 from sterna.op.nn._byte_products import of_dequantised
+from sterna.op.nn._few_columns import with_whole_columns
 from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
@@ -365,6 +366,7 @@ register(OpRecord(
     ],
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or in_float32("nn.matmul", *call)
+        or with_whole_columns("nn.matmul", *call)
     ),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
@@ -385,6 +387,7 @@ register(OpRecord(
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
         or as_attention(*call) or in_float32("nn.batch_matmul", *call)
+        or with_whole_columns("nn.batch_matmul", *call)
     ),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),

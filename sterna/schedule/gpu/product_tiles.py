@@ -35,8 +35,8 @@ AHEAD = (8, 16)
 """Tiles down the result whose data is rounded ahead of their products."""
 MOST_TURNED = 256
 """Rows of products that turned tiles are offered for."""
-PROCESSORS = 132
-"""Of the device: an H100's."""
+PROCESSORS, PROCESSOR_BYTES = 132, 227 * 1024
+"""Of the device, an H100's, and the shared memory of each."""
 
 # By measurement on an H200, in microseconds: one block of a sum for each tile that is offered, by
 # Tensor Cores and by lanes; what 64 x 64 results of a tile take, and what their parts take to be
@@ -49,8 +49,10 @@ _LANES_BLOCK_TIME = {
 }
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
-# What is left of a block's time by lanes where two blocks share a processor.
+# What is left of a block's time by lanes where two blocks share a processor. Where there is room
+# for more of them than that, or for two where one would do, some processors get more than others.
 _SHARED_TIME = 0.87
+_UNEVEN_TIME, _UNEVEN_WAVE, _MOST_TOGETHER = 1.25, 0.68, 4
 # Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
 # all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
@@ -220,6 +222,13 @@ def microseconds(product: Product, ring: Ring) -> float:
     each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
+    turns = float(waves)
+    if product.by_lanes(ring):
+        together = min(_MOST_TOGETHER, PROCESSOR_BYTES // ring.shared_bytes)
+        if waves == 1 and together > 1:
+            each *= _UNEVEN_TIME
+        elif waves > 1 and together > 2:
+            turns += (together - 2) * _UNEVEN_WAVE
     exchanged = 0.0
     if ring.split > 1:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
@@ -228,7 +237,7 @@ def microseconds(product: Product, ring: Ring) -> float:
     # Data that comes from outside has none in front; tiles by lanes leave another block room.
     if (ring.wide and not ring.turned) or (product.by_lanes(ring) and blocks > PROCESSORS):
         wanted = 4
-    return _START_TIME + waves * (each + exchanged) + 0.01 * abs(ring.stages - wanted)
+    return _START_TIME + turns * (each + exchanged) + 0.01 * abs(ring.stages - wanted)
 
 
 def are_whole(count: int, kind: DataType) -> bool:
