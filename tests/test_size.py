@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 11990,
     "rpc": 5060,
     "runtime": 2260,
-    "schedule": 17000,
+    "schedule": 17030,
     "support": 4290,
     "target": 4400,
     "te": 5220,
