@@ -158,6 +158,13 @@ def decode_all(head: bytes | bytearray, objects: ObjectsOfASession) -> list[Any]
     return values
 
 
+def decode_numbers(head: bytes | bytearray) -> list[int]:
+    """The integers that fill a head; nothing else is looked up, and is an RPCProtocolError."""
+    if len(head) % _int.size or any(tag != INT for tag in head[:: _int.size]):
+        raise RPCProtocolError("numbers were expected")
+    return [number for _, number in _int.iter_unpack(head)]
+
+
 class Reader:
     """Reads the values of a head, one after the other."""
 

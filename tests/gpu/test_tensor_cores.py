@@ -67,6 +67,7 @@ KERNELS: dict[str, Callable[[], relay.Expr]] = {
     "windows": lambda: finished(conv("bfloat16", "HWIO"), (1, 14, 14, 128)),
     "weights along channels": lambda: conv("bfloat16", "OHWI", stride=2),
     "lanes": lambda: finished(dense(256, 512, 128, "float32"), (256, 512), "float32"),
+    "lanes of one block": lambda: relay.nn.relu(dense(25088, 192, 32, "float32")),
     "windows of lanes": lambda: conv("float32", "HWIO"),
 }
 

@@ -3,12 +3,18 @@
 import contextlib
 import random
 import socket
+import struct
 import time
+from pathlib import Path
 
 import pytest
 
 from sterna import rpc
+from sterna.rpc import frames as codec
+from sterna.rpc import values
+from sterna.rpc.files import SessionFolder
 from sterna.rpc.handshake import SESSION, Hello, client_side
+from sterna.rpc.serving import ServerPeer
 from sterna.testing.fuzz.fuzzers import frames
 from sterna.testing.fuzz.runner import fuzz
 from tests.rpc.support import TestServer, limited
@@ -20,6 +26,18 @@ def test_no_frame_harms_a_server(search_seconds: float) -> None:
     assert tally.endings["answered"] > tally.cases // 2, "the frames are no good"
     if tally.findings:
         pytest.fail(f"seed {seed}: {tally.findings[0].error}\n{tally.findings[0].program}")
+
+
+@pytest.mark.parametrize("kind", [*codec.KINDS])
+@pytest.mark.parametrize("tag", [values.FUNCTION, values.MODULE, values.ARRAY])
+def test_things_that_are_not_there_in_any_frame(tmp_path: Path, kind: int, tag: int) -> None:
+    """A handle of nothing, where it may stand and where only numbers may, is answered."""
+    head = bytes([tag, values.RECEIVERS, *bytes(8)])
+    if tag == values.ARRAY:
+        head += struct.pack("<QiiBBHI", 0, 1, 0, 2, 32, 1, 0)
+    stream = frames.Given(codec.pack(kind, head))
+    ServerPeer(stream, SessionFolder(1 << 20, str(tmp_path))).serve()
+    assert stream.sent or kind == codec.CLOSE
 
 
 def test_no_greeting_harms_a_server(

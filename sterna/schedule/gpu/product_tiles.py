@@ -25,6 +25,8 @@ SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
 MOST_IN_CLUSTERS = 104
 """Blocks that run in clusters of more than two: of more, some wait for room in one place."""
+MOST_BY_LANES = 120
+"""The same of clusters of four by lanes, which leave other blocks room."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
 THRICE = 3
@@ -43,6 +45,7 @@ _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {
     (64, 32): 0.5, (64, 48): 0.69, (64, 64): 0.87, (64, 96): 1.28, (128, 128): 2.9,
+    (40, 64): 0.62, (40, 96): 0.85, (40, 128): 1.1, (56, 64): 0.79,
 }
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
@@ -182,7 +185,7 @@ def _blocks(product: Product, ring: Ring) -> int:
 def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether threads have whole parts of sums, which are long enough, and clusters find room."""
     by_lanes = product.by_lanes(ring)
-    if by_lanes and not Lanes.of(ring).suits(product, ring):
+    if by_lanes and not Lanes.of(ring).suits(product):
         return False
     if ring.split == 1:
         return True
@@ -192,6 +195,8 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
     most = PROCESSORS if ring.split == 2 and (ring.wide or by_lanes) else MOST_IN_CLUSTERS
+    if by_lanes and ring.split == 4:
+        most = MOST_BY_LANES
     if not by_lanes and ring.own_columns % 8:
         return False
     return whole and _blocks(product, ring) <= most
