@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 3000,
     "autotvm": 1700,
     "cli": 2870,
-    "codegen": 13590,
+    "codegen": 13610,
     "contrib": 1810,
     "driver": 3160,
     "exec": 200,
