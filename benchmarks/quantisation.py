@@ -7,7 +7,7 @@ of digits comes with Sterna. Of the pictures random crops, mirrored and of other
 made; half of them calibrate, half are judged. Each network is quantised by `sterna.quantize` and by
 ONNX Runtime's static quantiser (QDQ, weights by channel), and both are compared with the float
 network. Times are of one thread, by its own clock, float and int8 in turns. Needs
-onnxruntime and pillow.
+onnxruntime, pillow and torch.
 """
 
 import argparse
@@ -26,8 +26,9 @@ import numpy as np
 import numpy.typing as npt
 import onnx
 import onnxruntime
+import torch
 from measure import ratio, seconds_of, turns_of
-from onnx import TensorProto, numpy_helper, version_converter
+from onnx import TensorProto, helper, numpy_helper, version_converter
 from onnxruntime.quantization import CalibrationDataReader, QuantType, quantize_static
 from onnxruntime.quantization.shape_inference import quant_pre_process
 from PIL import Image
@@ -121,6 +122,8 @@ CASES = [
     Case("yunet", f"{VISION}/yunet_n_320.onnx", crops(320, 320, 0.0, 1.0, bgr=True), is_alone=True),
     Case("fastestdet", f"{VISION}/fastestdet.onnx", crops(352, 352, 0.0, 255.0, bgr=True),
          axis=1, first_class=5, least_object=0.3),
+    Case("mtcnn_onet", "torch/state_dict/facenet_mtcnn_onet.pt",
+         crops(48, 48, 127.5, 128.0, least=0.15)),
     Case("ppocr_cls", "onnx/ocr/ch_ppocr_mobile_v2.0_cls.onnx", crops(48, 192, 127.5, 127.5)),
 ]
 
@@ -128,9 +131,40 @@ CASES = [
 # ---- networks ----
 
 
+def onet(weights: Path) -> onnx.ModelProto:
+    """The last of the three networks that find faces (MTCNN): whether one is there, and where."""
+    given = {name: value.numpy() for name, value in torch.load(weights).items()}
+    nodes: list[onnx.NodeProto] = []
+
+    def add(kind: str, data: str, *constants: str, **attributes: Any) -> str:
+        name = f"{kind}{len(nodes)}"
+        nodes.append(helper.make_node(kind, [data, *constants], [name], name, **attributes))
+        return name
+
+    x = "picture"
+    for layer, pool in ((1, 3), (2, 3), (3, 2), (4, 0)):
+        x = add("Conv", x, f"conv{layer}.weight", f"conv{layer}.bias")
+        given[f"prelu{layer}.weight"] = given[f"prelu{layer}.weight"].reshape(-1, 1, 1)
+        x = add("PRelu", x, f"prelu{layer}.weight")
+        if pool:
+            x = add("MaxPool", x, kernel_shape=[pool] * 2, strides=[2, 2], ceil_mode=1)
+    x = add("Flatten", add("Transpose", x, perm=[0, 3, 2, 1]))
+    x = add("PRelu", add("Gemm", x, "dense5.weight", "dense5.bias", transB=1), "prelu5.weight")
+    heads = [add("Gemm", x, f"dense6_{n}.weight", f"dense6_{n}.bias", transB=1) for n in (1, 2, 3)]
+    heads[0] = add("Softmax", heads[0], axis=1)
+    outputs = [helper.make_tensor_value_info(name, TensorProto.FLOAT, None) for name in heads]
+    picture = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, 48, 48])
+    constants = [numpy_helper.from_array(value, name) for name, value in given.items()]
+    graph = helper.make_graph(nodes, "onet", [picture], outputs, constants)
+    model: onnx.ModelProto = onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8))
+    return model
+
+
 def float_network(case: Case, folder: Path, path: Path) -> None:
     """Write a network in float32, of one picture."""
-    model = onnx.load(folder / case.file if case.file else DIGITS / "digits.onnx")
+    file = folder / case.file if case.file else DIGITS / "digits.onnx"
+    model = onet(file) if file.suffix == ".pt" else onnx.load(file)
     for tensor in model.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT16:
             wide = numpy_helper.to_array(tensor).astype("float32")

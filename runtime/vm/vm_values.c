@@ -107,7 +107,15 @@ int vm_stack(const vm_program *p, sterna_any *r, const word *operands) {
   size_t bytes;
   if (!list) return -1;
   if (like->ndim < 1 || like->ndim > MOST_DIMENSIONS) return sterna_set_error("ValueError", "a stack has no rows");
-  memcpy(shape, like->shape, (size_t)like->ndim * sizeof *shape);
+  if (like->shape[0]) { /* runs tell the extents of its rows: all are of one shape */
+    DLTensor *row;
+    if (!list->count) return sterna_set_error("ValueError", "a loop without rounds collects rows of unknown extents");
+    if (sterna_as_tensor(&list->fields[0], &row)) return -1;
+    if (row->ndim != like->ndim - 1) return sterna_set_error("ValueError", "what is stacked has another rank");
+    if (row->ndim) memcpy(shape + 1, row->shape, (size_t)row->ndim * sizeof *shape);
+  } else {
+    memcpy(shape, like->shape, (size_t)like->ndim * sizeof *shape);
+  }
   shape[0] = list->count;
   if (sterna_ndarray_empty(shape, like->ndim, like->dtype, p->device, &made)) return -1;
   DLTensor row = made->tensor;
@@ -127,17 +135,39 @@ int vm_stack(const vm_program *p, sterna_any *r, const word *operands) {
   return 0;
 }
 
-static int count_of(const sterna_any *value, word *out) {
+/* Numbers of a tensor on any device, at most so many; how many they are, or -1 with an error. */
+static word numbers_of(const sterna_any *value, word *out, word most) {
   DLTensor *t;
   size_t bytes;
+  int32_t narrow[MOST_DIMENSIONS];
   if (sterna_as_tensor(value, &t) || sterna_tensor_bytes(t, &bytes)) return -1;
   int is_wide = t->dtype.bits == 64;
-  if (t->dtype.code != kDLInt || (!is_wide && t->dtype.bits != 32) || t->dtype.lanes != 1 ||
-      bytes != t->dtype.bits / 8u)
-    return sterna_set_error("TypeError", "a count is one int32 or int64");
-  int32_t narrow = 0;
-  if (sterna_tensor_copy_to_memory(t, is_wide ? (void *)out : (void *)&narrow, bytes)) return -1;
-  if (!is_wide) *out = narrow;
+  word count = (word)(bytes / (is_wide ? 8 : 4));
+  if (t->dtype.code != kDLInt || (!is_wide && t->dtype.bits != 32) || t->dtype.lanes != 1 || count > most)
+    return sterna_set_error("TypeError", "counts and extents are a few int32 or int64");
+  if (count && sterna_tensor_copy_to_memory(t, is_wide ? (void *)out : (void *)narrow, bytes)) return -1;
+  for (word i = 0; i < count && !is_wide; i++) out[i] = narrow[i];
+  return count;
+}
+
+static int count_of(const sterna_any *value, word *out) {
+  word count = numbers_of(value, out, 1);
+  if (count == 1) return 0;
+  return count < 0 ? -1 : sterna_set_error("TypeError", "a count is one int32 or int64");
+}
+
+int vm_extents(sterna_any *r, const word *operands) {
+  const DLDataType bytes = {kDLUInt, 8, 1};
+  DLTensor *numbers;
+  sterna_ndarray *made;
+  word shape[MOST_DIMENSIONS] = {0}, count = numbers_of(&r[operands[1]], shape + 1, MOST_DIMENSIONS - 1);
+  if (count < 0 || sterna_as_tensor(&r[operands[1]], &numbers)) return -1;
+  for (word i = 1; i <= count; i++)
+    if (shape[i] < 0 || shape[i] > INT32_MAX)
+      return sterna_set_errorf("ValueError", "a tensor cannot have the extent %lld, which was computed for it",
+                               (long long)shape[i]);
+  if (sterna_ndarray_empty(shape, (int32_t)count + 1, bytes, numbers->device, &made)) return -1;
+  vm_set(&r[operands[0]], sterna_any_object(made));
   return 0;
 }
 

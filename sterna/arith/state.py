@@ -313,7 +313,8 @@ class State:
                 return step // divisor, base // divisor % (step // divisor)
             return 1, 0
         if atom.kind in (Min, Max, Select, "if_then_else", "sum") or (
-            atom.kind is Cast and fits(self.bound(atom.operands[0]), atom.expr.dtype)
+            atom.kind is Cast and atom.operands
+            and fits(self.bound(atom.operands[0]), atom.expr.dtype)
         ):
             step, base = self.modulus(atom.operands[0])
             for operand in atom.operands[1:]:

@@ -53,10 +53,10 @@ def kept_loop(
     if any(is_sequence(each) for each in (*made.states, *made.collected)):
         return None
     kinds = [type_of(each) for each in made.states]
-    if kinds != [type_of(each) for each in states] or not all(kind.is_static for kind in kinds):
+    if kinds != [type_of(each) for each in states] or not all(kind.is_symbolic for kind in kinds):
         return None
     elements = [type_of(each) for each in made.collected]
-    if not all(kind.is_static for kind in elements):
+    if not all(kind.is_symbolic for kind in elements):
         return None
     lists = [Var(f"list{i}", ListType(kind)) for i, kind in enumerate(elements)]
     results: tuple[Type, ...] = (

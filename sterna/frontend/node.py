@@ -37,6 +37,8 @@ class Feeds:
 
     can_measure: ClassVar[bool] = False
     """Whether values whose shapes only runs tell can be run and measured."""
+    keeps_loops: ClassVar[bool] = False
+    """Whether loops may stay loops, which graphs have none of."""
 
     def measured(self, count: RelayExpr, results: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Results of known shapes, as a run for these inputs gives them; a count decides."""
@@ -64,6 +66,16 @@ class Feeds:
         self.decisive.update(var.name_hint for var in needed)
         given = [self.values[var.name_hint] for var in needed]
         return np.asarray(interpret(Function(tuple(needed), expr), *given))
+
+
+class ProgramFeeds(Feeds):
+    """What nothing is known of but extents: a program for all values, in which loops stay."""
+
+    keeps_loops: ClassVar[bool] = True
+
+    def measured(self, count: RelayExpr, results: Sequence[RelayExpr]) -> list[RelayExpr]:
+        """The results as they are: each run tells their shapes."""
+        return list(results)
 
 
 @dataclass(slots=True)

@@ -47,6 +47,7 @@ class StagedFeeds(Feeds):
     """Values of inputs, and of all that stages have computed from them."""
 
     can_measure: ClassVar[bool] = True
+    keeps_loops: ClassVar[bool] = True
 
     decide: Decide | None = None
     live: Callable[[], list[RelayExpr]] = list

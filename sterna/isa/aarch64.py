@@ -47,6 +47,7 @@ AARCH64 = InstructionSet(
     cores=CORES,
     fused_multiply_add=(Capability(),),
     fma_contraction=(Capability(),),
+    slow_conversions=(_NEON,),
     by_element_fma=(_NEON,),
     fp16_arithmetic=(Capability(("fullfp16", "neon")),),
     ieee_maximum=(_NEON,),

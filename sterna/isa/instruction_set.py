@@ -83,6 +83,11 @@ class InstructionSet:
     for these before they run code. Tiles are not here: the code itself asks for them."""
     levels: tuple[Level, ...] = ()
     """Those that a portable file holds code for, the lowest first."""
+    length_features: str = ""
+    """The pattern of features that tell how long vectors are; LLVM knows them beside those that
+    bring vectors, the first of what registers need."""
+    exclusive_features: str = ""
+    """The pattern of features that exclude common ones; LLVM ends the process beside these."""
     emulator_options: str = ""
     """What QEMU's user mode must be told where the code uses vectors."""
 
@@ -108,8 +113,12 @@ class InstructionSet:
     fma_contraction: tuple[Capability, ...] = ()
     """Products and sums become a fused multiply-add wherever they may, in scalars and vectors
     alike, so that a kernel can count on one rounding."""
+    slow_conversions: tuple[Capability, ...] = ()
+    """Vectors of int32 become float32, or are rounded back, in more time than additions take."""
     by_element_fma: tuple[Capability, ...] = ()
     """A multiply-add takes one lane of a register for all lanes of another (AArch64's fmla)."""
+    wide_conversion: tuple[Capability, ...] = ()
+    """Vectors of floats become int64 by an instruction, which knows no ends."""
     fp16_arithmetic: tuple[Capability, ...] = ()
     """Vectors of float16 are multiplied and added as they are."""
     bf16_rounding: tuple[Capability, ...] = ()

@@ -7,6 +7,8 @@ _LENGTHS = tuple(32 << power for power in reversed(range(12)))
 _REGISTERS = tuple(
     VectorRegisters(("zve32x", f"zvl{bits}b"), bits=bits, count=32) for bits in _LENGTHS
 )
+_VECTOR_LENGTH = r"zvl\d+b"
+_EXCLUSIVE = r"e|32bit|rvi20u32|z[fdh]inx(min)?|zcm[pt]|zc[ef]|z[ci]lsd|xqc.*|xwchc|experimental.*"
 
 RISCV64 = InstructionSet(
     name="riscv64",
@@ -19,6 +21,8 @@ RISCV64 = InstructionSet(
     abis={"lp64": "", "lp64e": "", "lp64f": "f", "lp64d": "d"},
     aliases={"rvv": "v"},
     emulator_options="-cpu rv64,v=true",
+    length_features=_VECTOR_LENGTH,
+    exclusive_features=_EXCLUSIVE,
     registers=_REGISTERS,
     fused_multiply_add=(Capability(("f",)),),
 )
@@ -32,6 +36,8 @@ RISCV32 = InstructionSet(
     triples=(("", "riscv32-unknown-elf"),),
     abis={"ilp32": "", "ilp32e": "", "ilp32f": "f", "ilp32d": "d"},
     emulator_options="-cpu rv32,v=true",
+    length_features=_VECTOR_LENGTH,
+    exclusive_features=_EXCLUSIVE,
     registers=_REGISTERS,
     fused_multiply_add=(Capability(("f",)),),
 )

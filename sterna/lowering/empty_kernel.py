@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from sterna.ir import build
 from sterna.ir.types import flatten_type, has_no_elements
+from sterna.lowering.kernel_scalars import inner_scalars
 from sterna.relay.expr import Function
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.registry import FoundSchedule
@@ -34,7 +35,9 @@ def function_of_nothing(func: Function, name: str) -> PrimFunc:
         Buffer(each, kind.dtype, tuple(map(build.const, kind.concrete_shape)))
         for each, kind in named
     ]
-    return PrimFunc(name, tuple(buffer.data for buffer in buffers), tuple(buffers), nothing())
+    scalars = inner_scalars(func)
+    params = (*(buffer.data for buffer in buffers), *scalars)
+    return PrimFunc(name, params, (*buffers, *[None] * len(scalars)), nothing())
 
 
 def meets_nothing(outputs: Sequence[Tensor]) -> bool:

@@ -9,6 +9,7 @@ from sterna.lowering.empty_kernel import (
     gives_nothing,
     meets_nothing,
 )
+from sterna.lowering.kernel_scalars import inner_scalars
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.relay.expr import Call, Function, RelayExpr
 from sterna.relay.op import AnyOp, record_of
@@ -99,7 +100,7 @@ def _lowered(
     schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
     arguments = [*inputs, *tensors.outputs]
-    loops = lower_schedule(schedule, arguments, name)
+    loops = lower_schedule(schedule, [*arguments, *inner_scalars(func)], name)
     if is_gpu(target):
         loops = bind_threads(loops)
         for buffer in loops.buffers:

@@ -15,8 +15,9 @@ from sterna.arith import Analyzer
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
 from sterna.ir.structural import structural_equal
-from sterna.ir.types import TensorType, flatten_type
+from sterna.ir.types import TensorType
 from sterna.lowering.graph import Entry, Graph, Node
+from sterna.lowering.kernel_scalars import scalars_of
 from sterna.lowering.storage import ALIGNMENT, last_uses, owners_of
 from sterna.relay.expr import Function
 from sterna.relay.requirements import Requirement
@@ -261,12 +262,6 @@ class _Maker:
                 )
                 steps.append(Evaluate(Call(HANDLE, "call_extern", args)))
         return steps
-
-
-def scalars_of(kernel: Function) -> list[Var]:
-    """The symbols that a kernel is given behind its operands."""
-    kinds = [leaf for param in kernel.params for leaf in flatten_type(param.checked_type)]
-    return symbols_in([*kinds, *flatten_type(kernel.body.checked_type)])
 
 
 def _element(buffer: Buffer, index: Expr) -> Expr:

@@ -10,8 +10,10 @@ from sterna.ir.expr import Expr, variables_in
 from sterna.ir.expr import Var as ShapeVar
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import FuncType, TensorType, TupleType, Type, flatten_type
+from sterna.lowering.kernel_scalars import leaves_of
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.passes.dynamic_to_static import dynamic_to_static
+from sterna.relay.symbolic_values import is_of_shapes
 from sterna.relay.symbols import Symbols, bindable
 from sterna.relay.traverse import post_order, rebuild, substitute
 
@@ -78,6 +80,9 @@ class Block:
             found = named
         elif isinstance(named, Tuple):
             found = Tuple(tuple(self._operand(field) for field in named.fields))
+        elif isinstance(named, Call) and is_of_shapes(named):
+            self.add(named)  # once more: what it is is known where the shapes are
+            found = self.inner[id(named)]
         elif isinstance(named, TupleGetItem) and self._holds(named.tuple_value):
             found = TupleGetItem(self._operand(named.tuple_value), named.index)
         else:
@@ -126,7 +131,7 @@ def _symbols(body: RelayExpr) -> list[ShapeVar]:
     for part in post_order(body):
         if isinstance(part, Call) and part.attrs is not None:
             for _, value in part.attrs.items():
-                for number in value if isinstance(value, tuple) else (value,):
+                for number in leaves_of(value):
                     if isinstance(number, Expr) and not isinstance(number, AnyDim):
                         found.update(dict.fromkeys(variables_in(number)))
     return list(found)

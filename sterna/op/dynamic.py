@@ -11,9 +11,10 @@ from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs
-from sterna.relay.expr import Constant, RelayExpr
-from sterna.relay.op import call
-from sterna.relay.symbolic_values import symbolic_value
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.op import Op, call
+from sterna.relay.steps import Extents
+from sterna.relay.symbolic_values import is_of_shapes, symbolic_value
 
 MOST_DIMENSIONS = 64
 
@@ -95,6 +96,25 @@ def to_static(
         return call(name, *tensors, **given, **dict(zip(names, shapes, strict=True)))
 
     return convert
+
+
+def told_by_shape(numbers: RelayExpr) -> RelayExpr | None:
+    """Computed numbers as the shape of an empty tensor; None where shapes of others tell them."""
+    if is_of_shapes(numbers):
+        return None
+    count = length_of(numbers.checked_type, "the shape")
+    shape = call("shape_of", Extents(numbers), dtype="int64")
+    return call("strided_slice", shape, begin=(1,), end=(count + 1,))
+
+
+def by_extents(name: str) -> ToStatic:
+    """The operator `name`, whose last operand says a shape, with what an empty tensor tells."""
+
+    def measured(attrs: Attrs | None, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+        numbers = told_by_shape(args[-1])
+        return None if numbers is None else Call(Op(name), (*args[:-1], numbers), attrs)
+
+    return measured
 
 
 def tensor_type(expr: RelayExpr) -> TensorType:

@@ -111,7 +111,10 @@ def with_bias(attrs: "BiasAddAttrs", operands: Sequence[QuantizedLike]) -> Quant
     data, bias = operands
     if not isinstance(data, Quantized) or not _is_total(data) or not _is_bias(bias, data):
         return None
-    return replace(data, data=call("nn.bias_add", data.data, bias.data, axis=attrs.axis))
+    axis = attrs.axis % len(data.shape)
+    column = call("reshape", bias.data, newshape=(-1, *[1] * (len(data.shape) - 1 - axis)))
+    return replace(data, data=call("add", data.data, fold_one(column)),
+                   reach=_reach_with(data, bias))
 
 
 def pair(name: str) -> Rule[None]:
@@ -125,10 +128,21 @@ def pair(name: str) -> Rule[None]:
             return QuantizedPair(name, a, b)
         data, bias = (b, a) if isinstance(a.data, Constant) else (a, b)
         if name == "add" and _is_total(data) and _is_bias(bias, data):
-            return replace(data, data=call("add", data.data, bias.data))
+            return replace(data, data=call("add", data.data, bias.data),
+                           reach=_reach_with(data, bias))
         return None
 
     return rule
+
+
+def _reach_with(data: Quantized, bias: Quantized) -> int:
+    """How far from 0 sums and their bias are."""
+    return data.reach and data.reach + _largest(bias)
+
+
+def _largest(bias: Quantized) -> int:
+    assert isinstance(bias.data, Constant)
+    return int(np.abs(to_numpy(bias.data.data).astype(np.int64)).max(initial=0))
 
 
 def _is_total(data: QuantizedLike) -> TypeGuard[Quantized]:
@@ -144,9 +158,7 @@ def _is_bias(bias: QuantizedLike, data: Quantized) -> TypeGuard[Quantized]:
         return False
     if bias.scheme.scale.size not in (1, data.scheme.scale.size):
         return False
-    if len(bias.shape) > len(data.shape) or np.abs(to_numpy(bias.data.data).astype(np.int64)).max(
-        initial=0
-    ) > 1 << 30:
+    if len(bias.shape) > len(data.shape) or _largest(bias) > 1 << 30:
         return False
     near = np.abs(bias.scheme.scale / data.scheme.scale - 1)
     return bool(np.all(near <= SAME_SCALE))
@@ -188,7 +200,7 @@ def convolved(attrs: "ConvAttrs", operands: Sequence[QuantizedLike]) -> Quantize
     factors = _factors(operands, layouts[1].index_of("O"))
     if factors is None:
         return None
-    data, weight, scale, scheme = factors
+    data, weight, scale, scheme, reach = factors
     rank = len(attrs.strides)
     own = find(f"qnn.conv{rank}d").attrs
     assert own is not None
@@ -199,7 +211,7 @@ def convolved(attrs: "ConvAttrs", operands: Sequence[QuantizedLike]) -> Quantize
         return None
     made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, scale),
                 **given)
-    return Quantized(made, replace(scheme, axis=out.index_of("C")))
+    return Quantized(made, replace(scheme, axis=out.index_of("C")), reach=reach)
 
 
 def multiplied(
@@ -212,11 +224,11 @@ def multiplied(
     factors = _factors(operands, 0 if turned else 1)
     if factors is None or len(factors[0].shape) < 2:
         return None
-    data, weight, scale, scheme = factors
+    data, weight, scale, scheme, reach = factors
     weight = weight if turned else np.ascontiguousarray(weight.T)
     made = call("qnn.dense", data.data, const(weight), *_parameters(data, scale),
                 units=weight.shape[0])
-    return Quantized(made, replace(scheme, axis=len(data.shape) - 1))
+    return Quantized(made, replace(scheme, axis=len(data.shape) - 1), reach=reach)
 
 
 def averaged(attrs: "GlobalAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
@@ -240,8 +252,9 @@ def averaged(attrs: "GlobalAttrs", operands: Sequence[QuantizedLike]) -> Quantiz
 
 def _factors(
     operands: Sequence[QuantizedLike], axis: int
-) -> tuple[Quantized, Array, Array, Scheme] | None:
-    """Data, weights without zero point, their scale, and the scheme of sums of their products."""
+) -> tuple[Quantized, Array, Array, Scheme, int] | None:
+    """Data, weights without zero point, their scale, the scheme of sums of their products, and how
+    far from 0 these are at most."""
     data, weight = operands
     if not isinstance(data, Quantized) or not isinstance(weight, Quantized):
         return None
@@ -261,11 +274,12 @@ def _factors(
     low, high = int_range(data.scheme.dtype)
     reach = max(high - int(data.scheme.zero), int(data.scheme.zero) - low)
     others = tuple(place for place in range(plain.ndim) if place != axis)
-    if int(np.abs(plain).sum(axis=others).max()) * max(reach, 255) >= 1 << 30:
+    most = int(np.abs(plain).sum(axis=others).max())
+    if most * max(reach, 255) >= 1 << 30:
         return None
     scale = (data.scheme.scale * own.scale).astype(np.float32)
     scheme = Scheme(scale, np.zeros((), np.int32), -1, INT32)
-    return data, plain.astype(np.int8), own.scale, scheme
+    return data, plain.astype(np.int8), own.scale, scheme, most * reach
 
 
 def _settled(data: Quantized) -> Quantized:

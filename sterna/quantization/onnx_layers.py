@@ -13,8 +13,9 @@ from sterna.relay.arrays import Array
 
 # Patches that one sample gives a layer.
 PATCHES = 32
-# A first convolution of fewer channels stays in float.
+# A first convolution of fewer channels stays in float, unless dot products take rows of its one.
 FEWEST_CHANNELS = 3
+MOST_ROWS = 4
 
 
 @dataclass(slots=True)
@@ -95,10 +96,13 @@ def is_narrow_first(graph: OnnxGraph, layer: Layer) -> bool:
     """Whether a convolution reads the network's input, of fewer channels than bytes pay for.
 
     Byte dot products take four channels at once: those of one or two leave most of them idle, and
-    integers of such an input would have to be made first.
+    integers of such an input would have to be made first. Of a single channel they take the rows of
+    a window instead, if these are few.
     """
     is_conv = layer.node.op_type == "Conv" and layer.data in graph.inputs
-    return is_conv and graph.constants[layer.weight].shape[1] < FEWEST_CHANNELS
+    _, channels, *window = graph.constants[layer.weight].shape
+    takes_rows = channels == 1 and len(window) == 2 and 1 < window[0] <= MOST_ROWS
+    return is_conv and channels < FEWEST_CHANNELS and not takes_rows
 
 
 def _layer(

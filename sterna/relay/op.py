@@ -203,6 +203,9 @@ class OpRecord(Generic[AttrsType]):
     """How it combines with others in one kernel: a fusion pattern."""
     is_view: bool = False
     """Whether the result is its first operand's elements in their order, under another shape."""
+    order: Callable[[Call], Sequence[int] | None] | None = None
+    """order(call): the places that its result's axes had in its operand, whose elements it moves
+    and no more; None for a call that does more."""
     is_monotone: bool = False
     """Whether a larger first operand never makes the result smaller, element by element."""
     foldable: bool = True

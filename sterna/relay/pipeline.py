@@ -44,6 +44,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         # layouts: after factors are in the weights, which are packed now
         T.AlterOpLayout(processor, on_gpu),
         T.SimplifyExprPostAlterOp(),
+        *([] if on_gpu else [T.DelayViews()]),  # after transposes that did nothing became views
         T.FastMath(),
         T.FoldConstant(),
         T.FoldWeights(),

@@ -63,6 +63,8 @@ class Quantized:
     high: float = math.inf
     parts: int = 1
     """The integers are sums of so many, and stand for their mean."""
+    reach: int = 0
+    """The integers are at most so far from 0; 0: it is not known."""
 
     @property
     def is_narrow(self) -> bool:
@@ -103,8 +105,12 @@ class Quantized:
         made = call("qnn.requantize", self.data, const(ratio), const(self.scheme.zero),
                     const(np.float32(1)), const(scheme.zero.reshape(())), axis=self.scheme.axis,
                     rounding=ROUNDINGS[rounding], compute_dtype="float32",
-                    out_dtype=scheme.dtype)
+                    out_dtype=scheme.dtype, reach=self.reach)
         return within(made, self, scheme)
+
+
+# Less and more than any byte, whatever the zero point.
+BEYOND_BYTES = 512.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,20 +153,24 @@ class QuantizedPair:
         return made
 
     def _product(self, scheme: Scheme) -> RelayExpr | None:
-        """round((a - za) * (b - zb) * (sa * sb / s) + z), each step rounded to a float."""
+        """round((a - za) * (b - zb) * (sa * sb / s) + z), each step rounded to a float.
+
+        Products of bytes are exact floats. Bounds that no byte is beyond stand between the scaled
+        product and its zero point: one rounding for both would not be what is asked.
+        """
         wide = []
         for part in (self.a, self.b):
             zero = const(np.int32(part.scheme.zero.item()))
             wide.append(call("subtract", call("cast", part.data, dtype=INT32), zero))
-        own, start = np.float32(scheme.scale.item()), np.float64(scheme.zero.item())
+        own, start = np.float32(scheme.scale.item()), np.float32(scheme.zero.item())
         scales = [np.float32(x.scheme.scale.item()) for x in (self.a, self.b)]
         ratio = scales[0] * scales[1] / own
         if not np.isfinite(ratio):
             return None
-        product = call("cast", call("multiply", *wide), dtype="float64")
-        scaled = call("cast", call("multiply", product, const(np.float64(ratio))), dtype=FLOAT32)
-        moved = call("add", call("cast", scaled, dtype="float64"), const(start))
-        return _rounded(call("cast", moved, dtype=FLOAT32), scheme)
+        product = call("cast", call("multiply", *wide), dtype=FLOAT32)
+        scaled = call("multiply", product, const(ratio))
+        held = call("clip", scaled, a_min=-BEYOND_BYTES, a_max=BEYOND_BYTES)
+        return _rounded(call("add", held, const(start)), scheme)
 
 
 # An operand of a rule: integers, an expression, or a tuple of such.

@@ -3,6 +3,7 @@
     EmptyList(type)   Append(list, value)   Stack(list)   values collected by a loop, as one tensor
     RefCreate(value)  RefRead(ref)          RefWrite(ref, value)       a cell that can be written
     Trim(tensor, count)                     a tensor of which only so many elements are filled
+    Extents(numbers)                        an empty tensor whose shape tells numbers to blocks
 
 Lists never change; a machine that nobody else watches appends in place. References do change, so
 programs with them say the order by Let.
@@ -15,10 +16,11 @@ import numpy as np
 
 from sterna.ir.node import node
 from sterna.ir.types import Any as AnyDim
-from sterna.ir.types import ListType, RefType, TensorType, TupleType, Type
+from sterna.ir.types import Dim, ListType, RefType, TensorType, TupleType, Type
 from sterna.relay.arrays import from_numpy, numpy_dtype
 from sterna.relay.expr import RelayExpr
 from sterna.runtime import NDArray
+from sterna.support.dtype import DataType
 
 Emitted = tuple[Any, ...]
 
@@ -105,7 +107,7 @@ class Stack(Step):
 
     INSTRUCTION: ClassVar[str] = "stack"
     items: RelayExpr
-    count: int | None = None
+    count: Dim | None = None
 
     def operands(self) -> tuple[RelayExpr, ...]:
         """The list."""
@@ -128,12 +130,15 @@ class Stack(Step):
         return np.stack(values[0]) if values[0] else self._nothing()
 
     def _nothing(self) -> Any:
+        """An empty stack; where runs tell the extents of its rows, one row of none."""
         kind = self.items.checked_type
         assert isinstance(kind, ListType)
-        return np.zeros((0, *kind.element.concrete_shape), numpy_dtype(kind.element.dtype))
+        is_open = not kind.element.is_static
+        rows = [dim if isinstance(dim, int) else 0 for dim in kind.element.shape]
+        return np.zeros((int(is_open), *rows), numpy_dtype(kind.element.dtype))
 
     def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
-        """The list, and a constant of the type of an empty stack."""
+        """The list, and a constant that tells what the machine stacks."""
         return (*registers, constant(from_numpy(self._nothing())))
 
 
@@ -172,6 +177,33 @@ class Trim(Step):
     def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
         """Both, and the axis."""
         return (*registers, self.axis)
+
+
+@node
+class Extents(Step):
+    """An empty tensor whose dimensions behind the first are computed numbers.
+
+    Its shape makes symbols of them, which kernels behind it may have as extents.
+    """
+
+    INSTRUCTION: ClassVar[str] = "extents"
+    numbers: RelayExpr
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The numbers."""
+        return (self.numbers,)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """A tensor of no elements, all but one of whose dimensions the run tells."""
+        (kind,) = kinds
+        if not isinstance(kind, TensorType) or kind.ndim != 1 or not kind.is_static:
+            raise ValueError(f"extents are a vector of known length, not {kind!r}")
+        (count,) = kind.concrete_shape
+        return TensorType((0, *(AnyDim() for _ in range(count))), DataType("uint8"))
+
+    def evaluate(self, *values: Any) -> Any:
+        """An array of no bytes."""
+        return np.empty((0, *map(int, values[0])), np.uint8)
 
 
 @node

@@ -38,6 +38,38 @@ def extents_in(expr: RelayExpr) -> Array | None:
     return found
 
 
+def is_of_shapes(expr: RelayExpr) -> bool:
+    """Whether numbers are computed from nothing but shapes of tensors."""
+    return extents_in(expr) is not None or reads_open_shapes(expr)
+
+
+def reads_open_shapes(expr: RelayExpr) -> bool:
+    """Whether shapes of which nothing is known yet decide a value, and nothing else does."""
+    is_open, stack, steps = False, [expr], 0
+    while stack:
+        part = stack.pop()
+        steps += 1
+        record = record_of(part)
+        if isinstance(part, Constant):
+            continue
+        if isinstance(part, TupleGetItem):
+            stack.append(part.tuple_value)
+        elif isinstance(part, Tuple):
+            stack += part.fields
+        elif record is None or steps > MOST_STEPS or not _is_small(part):
+            return False
+        elif record.name in _OF_SHAPES:
+            assert isinstance(part, Call)
+            kind = part.args[0].checked_type
+            is_open |= isinstance(kind, TensorType) and not kind.is_symbolic
+        elif record.name in _ELEMENTWISE or record.name in _MOVED or record.name == "prod":
+            assert isinstance(part, Call)
+            stack += part.args
+        else:
+            return False
+    return is_open
+
+
 class _Values:
     """What is known of the parts of an expression."""
 

@@ -13,6 +13,7 @@ from sterna.relay.passes.combine_parallel import (
 from sterna.relay.passes.convert_layout import ConvertLayout
 from sterna.relay.passes.dead_code_elimination import DeadCodeElimination
 from sterna.relay.passes.defuse_ops import DefuseOps
+from sterna.relay.passes.delay_views import DelayViews
 from sterna.relay.passes.dynamic_to_static import DynamicToStatic
 from sterna.relay.passes.eliminate_common_subexpr import EliminateCommonSubexpr
 from sterna.relay.passes.fast_math import FastMath
@@ -49,7 +50,8 @@ __all__ = [
     "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
     "ChooseImplementations",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
-    "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DynamicToStatic",
+    "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DelayViews",
+    "DynamicToStatic",
     "EliminateCommonSubexpr", "FastMath", "FewerKernels", "FlattenAtrousConv", "FoldConstant",
     "FoldDeadChannels", "FoldExplicitPadding",
     "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",

@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from sterna.rpc import frames, values
 from sterna.rpc.addresses import CONNECT_S, open_stream
-from sterna.rpc.errors import RPCError, RPCProtocolError
+from sterna.rpc.errors import RPCError
 from sterna.rpc.handshake import (
     SESSION,
     Hello,
@@ -97,7 +97,7 @@ class RPCSession:
     def download(self, path: str) -> bytearray:
         """A file of the session's folder."""
         content = bytearray()
-        while part := self._peer.call("rpc.download", path, len(content), PIECE):
+        while part := self._peer.expect(bytes, "rpc.download", path, len(content), PIECE):
             content += part
         return content
 
@@ -107,8 +107,7 @@ class RPCSession:
 
     def listdir(self, path: str = "") -> list[str]:
         """The names in the session's folder, or in a folder in it."""
-        names: list[str] = self._peer.call("rpc.listdir", path)
-        return names
+        return self._peer.expect(list, "rpc.listdir", path)
 
     # ---- code ----
 
@@ -128,14 +127,11 @@ class RPCSession:
         return self._module("rpc.system_lib", prefix)
 
     def _module(self, function: str, argument: str) -> Module:
-        module = self._peer.call(function, argument)
-        if not isinstance(module, Module):
-            raise RPCProtocolError(f"{self._peer} gave no module")
-        return module
+        return self._peer.expect(Module, function, argument)
 
     def download_linked_module(self, path: str) -> bytearray:
         """The shared library of an uploaded file, linked there if it is not one yet."""
-        return self.download(self._peer.call("rpc.link", path))
+        return self.download(self._peer.expect(str, "rpc.link", path))
 
     # ---- devices ----
 

@@ -20,7 +20,10 @@ class RPCProtocolError(RPCError):
 def remote_exception(kind: str, message: str, traceback: str) -> Exception:
     """The exception for an error of the other side, with its traceback there as a note."""
     cls = find_exception_class(kind)
-    is_tame = cls is None or issubclass(cls, Exception)  # nobody else ends this process
+    # Nobody else ends this process, or its loops.
+    is_tame = cls is None or (
+        issubclass(cls, Exception) and not issubclass(cls, StopIteration | StopAsyncIteration)
+    )
     made = make_exception(kind, message) if is_tame else TVMError(f"{kind}: {message}")
     assert isinstance(made, Exception)
     if traceback:

@@ -162,7 +162,7 @@ class Peer:
         if kind == frames.CALL:
             self._answer(lambda: self._called(head))
         elif kind == frames.FREE:
-            for handle in values.decode_all(head, self):
+            for handle in values.decode_numbers(head):
                 self._free(handle)
         elif kind == frames.PING:
             self._answer(lambda: None)
@@ -215,9 +215,7 @@ class Peer:
             values.encode(head, self._freed.popleft(), self)
         return frames.pack(frames.FREE, head)
 
-    def _free(self, handle: Any) -> None:
-        if type(handle) is not int:
-            raise RPCProtocolError("what is freed is no handle")
+    def _free(self, handle: int) -> None:
         self._exports.pop(handle, None)
 
     def export(self, thing: Any) -> int:

@@ -4,7 +4,7 @@ import contextlib
 import logging
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 from sterna.rpc import frames
 from sterna.rpc.errors import RPCError, RPCProtocolError, RPCSessionTimeoutError
@@ -29,6 +29,8 @@ from sterna.support.dtype import DataType
 GRACE_S = 5.0
 
 _log = logging.getLogger("sterna.rpc")
+
+T = TypeVar("T")
 
 
 class ClientPeer(Peer):
@@ -112,12 +114,25 @@ class ClientPeer(Peer):
             "ask for more when you connect"
         )
 
+    def expect(self, kind: type[T], name: str, *args: Any) -> T:
+        """What one of the server's own functions gives, which must be of this type."""
+        found = self.call(name, *args)
+        if not isinstance(found, kind):
+            raise RPCProtocolError(f"{self} gave {type(found).__name__} as the result of {name}")
+        return found
+
     def architecture(self) -> Architecture | None:
         """What the server loads, if it says so; asked once."""
         if self._info is None:
-            self._info = dict(self.call("rpc.server_info"))
+            try:
+                self._info = dict(self.expect(list, "rpc.server_info"))
+            except (TypeError, ValueError):
+                raise RPCProtocolError(f"{self} does not say what it is") from None
         found = self._info.get("architecture")
-        return Architecture(*found) if found else None
+        try:
+            return Architecture(*found) if found else None
+        except TypeError:
+            raise RPCProtocolError(f"{self} does not say what it is") from None
 
     # ---- what stands for things ----
 
@@ -216,15 +231,17 @@ class ServersModule:
         """A function by its name, or None; what was found once is remembered."""
         key = name, query_imports
         if key not in self._found:
-            function = self.call("rpc.module_function", name, query_imports)
+            function = self.expect(object, "rpc.module_function", name, query_imports)
             if function is None:
                 return None
+            if not isinstance(function, PackedFunc):
+                raise RPCProtocolError(f"{self.peer} gave no function")
             self._found[key] = function
         return self._found[key]
 
-    def call(self, name: str, *args: Any) -> Any:
-        """One of the server's own functions on the module."""
-        return self.peer.call(name, Handle(MODULE, self.handle), *args)
+    def expect(self, kind: type[T], name: str, *args: Any) -> T:
+        """What one of the server's own functions gives for the module."""
+        return self.peer.expect(kind, name, Handle(MODULE, self.handle), *args)
 
 
 class RemoteModule(Module):
@@ -245,8 +262,7 @@ class RemoteModule(Module):
     @property
     def remote_kind(self) -> str:
         """What sort of module it is on the server."""
-        kind: str = self._server.call("rpc.module_kind")
-        return kind
+        return self._server.expect(str, "rpc.module_kind")
 
     @property
     def home(self) -> Device:
@@ -265,12 +281,11 @@ class RemoteModule(Module):
     @property
     def imported_modules(self) -> list[Any]:
         """The modules that it imports."""
-        found: list[Any] = self._server.call("rpc.module_imports")
-        return found
+        return self._server.expect(list, "rpc.module_imports")
 
     def import_module(self, module: _core.Module, /) -> None:
         """Add a module of the same server whose functions this one may use."""
-        self._server.call("rpc.import_module", module)
+        self._server.expect(object, "rpc.import_module", module)
 
     def time_evaluator(
         self,
@@ -287,8 +302,13 @@ class RemoteModule(Module):
     ) -> Callable[..., BenchmarkResult]:
         """A function that times one of the module's functions there, by the server's clock."""
         expect_no_preparation(cache_flush_bytes, f_preproc, "on a server")
-        evaluate = self._server.peer.call(
-            "rpc.time_evaluator", self.get_function(func_name), dev, number, repeat, min_repeat_ms,
-            limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
+        evaluate = self._server.peer.expect(
+            PackedFunc, "rpc.time_evaluator", self.get_function(func_name), dev, number, repeat,
+            min_repeat_ms, limit_zero_time_iterations, cooldown_interval_ms, repeats_to_cooldown,
         )
-        return lambda *args: BenchmarkResult(evaluate(*args))
+        return lambda *args: BenchmarkResult(self._times(evaluate(*args)))
+
+    def _times(self, found: Any) -> list[float]:
+        if not isinstance(found, list) or {type(each) for each in found} != {float}:
+            raise RPCProtocolError(f"{self._server.peer} gave no times")
+        return found

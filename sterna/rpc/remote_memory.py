@@ -5,7 +5,7 @@ import weakref
 from typing import TYPE_CHECKING
 
 from sterna.rpc import frames, values
-from sterna.rpc.errors import RPCError
+from sterna.rpc.errors import RPCError, RPCProtocolError
 from sterna.support.dtype import DataType
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class RemoteMemory:
         device = device_type, device_id
         if device not in self._known:
             peer = self.peer()
-            self._known[device] = peer.call("rpc.device_exists", peer.device(*device))
+            self._known[device] = peer.expect(bool, "rpc.device_exists", peer.device(*device))
         return self._known[device]
 
     def allocate(self, device_type: int, device_id: int, nbytes: int) -> int:
@@ -108,7 +108,9 @@ class RemoteMemory:
         values.encode(head, DataType("uint8"), peer)
         values.encode_shape(head, (nbytes,))
         with peer.blocks_only():
-            block: Block = peer.request(frames.ALLOC, head)
+            block = peer.request(frames.ALLOC, head)
+        if not isinstance(block, Block):
+            raise RPCProtocolError(f"{peer} gave no memory")
         block.is_unused = False  # the runtime has it, until it calls release
         self._allocated[block.address] = block
         return block.address

@@ -121,8 +121,8 @@ class ServerPeer(Peer):
         return super()._find_target(target)
 
     def _numbers(self, head: bytes, count: int) -> list[int]:
-        found = values.decode_all(head, self)
-        if len(found) != count or any(type(number) is not int for number in found):
+        found = values.decode_numbers(head)
+        if len(found) != count:
             raise RPCProtocolError(f"{count} numbers were expected")
         return found
 
@@ -221,7 +221,7 @@ class ServerPeer(Peer):
 
     # ---- what stands for things ----
 
-    def _free(self, handle: Any) -> None:
+    def _free(self, handle: int) -> None:
         super()._free(handle)
         self._bytes.pop(handle, None)
 

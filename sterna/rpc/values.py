@@ -15,6 +15,7 @@ ARRAY, FUNCTION, MODULE, ERROR = range(11, 15)
 SENDERS, RECEIVERS = 0, 1  # whose table a handle is of
 
 MOST_DIMENSIONS = 32
+MOST_HANDLE = (1 << 63) - 1  # handles are freed as integers
 MOST_NESTED = 16
 
 _int = struct.Struct("<Bq")
@@ -158,6 +159,13 @@ def decode_all(head: bytes | bytearray, objects: ObjectsOfASession) -> list[Any]
     return values
 
 
+def decode_numbers(head: bytes | bytearray) -> list[int]:
+    """The integers that fill a head; nothing else is looked up, and is an RPCProtocolError."""
+    if len(head) % _int.size or any(tag != INT for tag in head[:: _int.size]):
+        raise RPCProtocolError("numbers were expected")
+    return [number for _, number in _int.iter_unpack(head)]
+
+
 class Reader:
     """Reads the values of a head, one after the other."""
 
@@ -222,7 +230,7 @@ class Reader:
         )
         self.at += _array_body.size - 4
         shape = self._dimensions(MOST_DIMENSIONS)
-        if owner > 1 or any(extent < 0 for extent in shape):
+        if owner > 1 or handle > MOST_HANDLE or any(extent < 0 for extent in shape):
             raise RPCProtocolError(f"owner {owner} and shape {shape} of an array make no sense")
         dtype = _dtype_of(code, bits, lanes)
         return self.objects.take_array(owner, handle, offset, (kind, number), dtype, shape)
@@ -235,8 +243,8 @@ class Reader:
 
     def _take(self, tag: int) -> Any:
         owner, handle = self._unpack(_object_body)
-        if owner > 1:
-            raise RPCProtocolError(f"a handle has the owner {owner}")
+        if owner > 1 or handle > MOST_HANDLE:
+            raise RPCProtocolError(f"a handle {handle} of the owner {owner} makes no sense")
         return self.objects.take_object(tag, owner, handle)
 
 

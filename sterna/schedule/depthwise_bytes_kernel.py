@@ -33,6 +33,16 @@ def rows_together(made: Contraction) -> int:
     return (GROUP - made.window[0]) // made.strides[0] + 1
 
 
+def vectors_together(made: Contraction, lanes: int) -> int:
+    """Registers of sums that are narrowed to bytes together."""
+    return max(n for n in range(1, VECTORS + 1) if made.outputs // lanes % n == 0)
+
+
+def zips_rows(made: Contraction, lanes: int) -> bool:
+    """Whether one register of each of four rows becomes four, of four rows each: of 128 bits."""
+    return lanes == vectors_together(made, lanes) == GROUP
+
+
 def packed_shape(made: Contraction, lanes: int) -> tuple[int, ...]:
     """(row of results, column, vector of channels, lane, row of data) of weights."""
     return (rows_together(made), made.window[1], made.outputs // lanes, lanes, GROUP)
@@ -105,9 +115,9 @@ class DepthwiseKernel(StatementKernel):
     def __init__(self, made: Contraction, lanes: int) -> None:
         """lanes: channels of a vector of sums."""
         self.made, self.lanes, self.together = made, lanes, rows_together(made)
-        vectors = made.outputs // lanes
-        self.vectors = max(n for n in range(1, VECTORS + 1) if vectors % n == 0)
-        self.block, self.blocks = self.vectors * lanes, vectors // self.vectors
+        self.vectors = vectors_together(made, lanes)
+        self.block = self.vectors * lanes
+        self.blocks = made.outputs // self.block
         height, self.width = made.result
         self.groups = -(-height // self.together)
         most = min(self.most_columns, self.width)
@@ -116,8 +126,7 @@ class DepthwiseKernel(StatementKernel):
         parts = -(-self._read(self.width) * self.block * GROUP // SEEN_BYTES)
         tiles = -(-self.width // self.columns)
         self.part = -(-tiles // min(parts, tiles)) * self.columns
-        # Registers of 128 bits: one of each of four rows becomes four, of four rows each.
-        self.zips = lanes == self.vectors == GROUP
+        self.zips = zips_rows(made, lanes)
 
     def describe(self) -> str:
         return (

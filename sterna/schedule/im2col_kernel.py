@@ -6,7 +6,8 @@ tile is some output channels times vectors of pixels, which are stored where the
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sterna.ir import build
@@ -34,6 +35,11 @@ def as_lines(made: Contraction) -> Contraction:
         made, image=(1, high * wide), result=(1, made.result[0] * wide),
         window=(1, made.window[0]), dilation=(1, made.dilation[0] * wide), strides=(1, 1),
     )
+
+
+def vector_of_line(width: int, lanes: int) -> int:
+    """Neighbours of a line that are copied at once: the last of them may be copied twice."""
+    return min(lanes, 1 << width.bit_length() - 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +81,7 @@ class Im2colKernel(StatementKernel):
         self.rows, self.columns = plan.integer("rows"), plan.integer("columns")
         self.lanes, self.by_lanes = plan.integer("lanes"), bool(plan.integer("by_lanes"))
         self.units, self.shares = plan.integer("panel"), plan.integer("shares")
+        self.by_lines = bool(plan.integer("by_lines"))
         self.outputs = made.outputs // made.groups
         self.blocks = -(-self.outputs // self.rows)
         self.dtype = str(made.data)
@@ -114,10 +121,14 @@ class Im2colKernel(StatementKernel):
         ib, made = self.ib, self.made
         lines, width = (1, units) if self.is_line else (units, made.result[1])
         with ib.new_scope():
-            shape = (-(-lines * width // self.columns), made.products, self.columns)
+            shape: tuple[int, ...] = (
+                -(-lines * width // self.columns), made.products, self.columns
+            )
+            if self.by_lines:
+                shape = (made.products, -(-lines * width // self.lanes) * self.lanes)
             seen = ib.allocate(self.dtype, shape, name="seen")
             panel = Panel(image, group, first, lines, width, seen)
-            self._copy(panel)
+            (self._copy_lines if self.by_lines else self._copy)(panel)
             each = -(-self.blocks // self.shares)
             start = share * each
             last = self.outputs - (self.blocks - 1) * self.rows
@@ -158,6 +169,37 @@ class Im2colKernel(StatementKernel):
         if last:
             self._copy_tiles(panel, last)
 
+    def _copy_lines(self, panel: Panel) -> None:
+        """What windows see, a line of the panel after the other."""
+        ib, made = self.ib, self.made
+        (high, wide), (down, across) = made.image, made.strides
+        size, rest = vector_of_line(panel.width, self.lanes), panel.pixels % self.lanes
+        begins = [*range(0, panel.width - size, size), panel.width - size]
+        with self._steps(panel) as (step, channel, below, beside):
+            away = (channel * high + below * made.dilation[0]) * wide + beside * made.dilation[1]
+            if rest:
+                nothing = Broadcast(build.const(0.0, self.dtype), self.lanes)
+                panel.seen[step, panel.pixels - rest] = nothing
+            with ib.for_range(0, panel.lines, name="line") as line:
+                place = away + (panel.first + line) * (down * wide)
+                for begin in begins:
+                    with ib.for_range(0, size, name="lane", kind="vectorize") as lane:
+                        value = self.data[place + (begin + lane) * across]
+                        panel.seen[step, line * panel.width + begin + lane] = value
+
+    @contextmanager
+    def _steps(self, panel: Panel) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
+        """Loops over the sum: the step, the channel of the data, and the place in the window."""
+        ib, made = self.ib, self.made
+        with (
+            ib.for_range(0, made.depth, name="channel") as channel,
+            ib.for_range(0, made.window[0], name="below") as below,
+            ib.for_range(0, made.window[1], name="beside") as beside,
+        ):
+            step = (channel * made.window[0] + below) * made.window[1] + beside
+            place = panel.image * made.inputs + panel.group * made.depth + channel
+            yield step, place, below, beside
+
     def _beginnings(self, panel: Panel, side: int) -> Callable[[Expr], Expr]:
         """Where so many pixels that lie side by side begin, by their number."""
         (down, across), wide = self.made.strides, self.made.image[1]
@@ -174,14 +216,8 @@ class Im2colKernel(StatementKernel):
         """The pixels of some tiles, element by element of the sum."""
         ib, made = self.ib, self.made
         (high, wide), across = made.image, made.strides[1]
-        with (
-            ib.for_range(0, made.depth, name="channel") as channel,
-            ib.for_range(0, made.window[0], name="below") as below,
-            ib.for_range(0, made.window[1], name="beside") as beside,
-        ):
-            place = panel.image * made.inputs + panel.group * made.depth + channel
-            away = (place * high + below * made.dilation[0]) * wide + beside * made.dilation[1]
-            step = (channel * made.window[0] + below) * made.window[1] + beside
+        with self._steps(panel) as (step, channel, below, beside):
+            away = (channel * high + below * made.dilation[0]) * wide + beside * made.dilation[1]
             for tile in tiles:
                 first, count = tile.zeros
                 if count:
@@ -231,7 +267,8 @@ class Im2colKernel(StatementKernel):
             if self.by_lanes:
                 held = ib.allocate(self.dtype, (self.rows,), name="held", scope="local")
                 held[0] = self.weight.vload((*at, 0), self.rows)
-            read = panel.seen.vload((first // self.columns, step, 0), width)
+            place = (step, first) if self.by_lines else (first // self.columns, step, 0)
+            read = panel.seen.vload(place, width)
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 number = self.weight[(*at, row)] if held is None else held[row]
                 product = Broadcast(number, width) * read

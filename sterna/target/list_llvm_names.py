@@ -20,6 +20,8 @@ from pathlib import Path
 
 import llvmlite.binding as llvm
 
+from sterna.isa import instruction_sets
+
 FOLDER = Path(__file__).resolve().parent / "processors"
 
 # The triple that stands for an architecture, and the processor to ask about features alone.
@@ -58,11 +60,6 @@ _TUNING = re.compile(r"^(tune-|fast|slow|fuse|prefer|avoid|use-|dont|no-|expand|
                      r"reserve-|disable-|short-forward|enable-|log-|exact-|predict|tagged-|vl-dep|"
                      r"a\d+$|cortex|krait|kryo|swift|exynos|r\d+$|conditional|"
                      r".*-fusion$|.*-latency$|optimized-|dlen-|vxrm|unaligned|.*-sched.*)")
-
-# Features of RISC-V that exclude common ones; asking about them beside those ends the process.
-_EXCLUSIVE = re.compile(
-    r"e|32bit|rvi20u32|z[fdh]inx(min)?|zcm[pt]|zc[ef]|z[ci]lsd|xqc.*|xwchc|experimental.*"
-)
 
 _HEADER = '''"""LLVM {version}'s names for {name}, each with what it brings along.
 
@@ -185,7 +182,8 @@ def reduced(names: Iterable[str], implied: Mapping[str, set[str]]) -> list[str]:
 def _is_instruction(architecture: str, name: str, description: str) -> bool:
     if architecture == "aarch64":
         return bool(_AARCH64_INSTRUCTIONS.search(description))
-    if architecture.startswith("riscv") and _EXCLUSIVE.fullmatch(name):
+    isa = instruction_sets().get(architecture)
+    if isa and isa.exclusive_features and re.fullmatch(isa.exclusive_features, name):
         return False
     return not _TUNING.match(name)
 
@@ -217,13 +215,16 @@ def describe(architecture: str) -> str:
     by_feature = dict(zip(asked, with_one, strict=True))
     by_cpu = dict(zip(cpus, held_by(triple, [(cpu, "") for cpu in cpus], asked), strict=True))
     # RISC-V speaks of the length of vectors only beside vectors.
-    lengths = [n for n in names if architecture.startswith("riscv") and re.match(r"zvl\d", n)]
+    isa = instruction_sets()[architecture]
+    told = isa.length_features
+    lengths = [n for n in names if told and re.fullmatch(told, n)]
+    vectors = isa.registers[0].needs[0] if told else ""
     for found in (by_feature, by_cpu):
-        vector = [name for name, got in found.items() if got and "zve32x" in got]
+        vector = [name for name, got in found.items() if got and vectors in got]
         rows = [(name, "") if found is by_cpu else (neutral, f"+{name}") for name in vector]
         for name, got in zip(vector, held_by(triple, rows, lengths), strict=True):
             found[name] = (found[name] or set()) | (got or set())
-    beside = [(neutral, f"+zve32x,+{name}") for name in lengths]
+    beside = [(neutral, f"+{vectors},+{name}") for name in lengths]
     by_feature |= dict(zip(lengths, held_by(triple, beside, lengths), strict=True))
     asked = sorted({*asked, *lengths})
     implied = {n: (got or set()) - base - {n} for n, got in by_feature.items()}

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+from sterna.isa import instruction_sets
+
 
 def _cuda(arch: str, registers: int = 65536, shared: int = 49152, **more: Any) -> dict[str, Any]:
     return {
@@ -16,12 +18,13 @@ def _cuda(arch: str, registers: int = 65536, shared: int = 49152, **more: Any) -
     }
 
 
-def _arm(cpu: str, features: str, cores: int, triple: str = "aarch64-linux-gnu") -> dict[str, Any]:
+def _raspberry_pi(cpu: str, cores: int) -> dict[str, Any]:
+    vectors = instruction_sets()["aarch64"].registers[-1].needs
     return {
         "kind": "llvm",
-        "mtriple": triple,
+        "mtriple": "aarch64-linux-gnu",
         "mcpu": cpu,
-        "mattr": features.split(),
+        "mattr": [f"+{feature}" for feature in vectors],
         "num-cores": cores,
     }
 
@@ -79,9 +82,9 @@ TAGS: Mapping[str, Mapping[str, Any]] = {
     "nvidia/jetson-orin-nx": _jetson("sm_87", "cortex-a78", 8),
     "nvidia/jetson-agx-orin-32gb": _jetson("sm_87", "cortex-a78", 8),
     "nvidia/jetson-agx-orin-64gb": _jetson("sm_87", "cortex-a78", 12),
-    "raspberry-pi/3b-aarch64": _arm("cortex-a53", "+neon", 4),
-    "raspberry-pi/4b-aarch64": _arm("cortex-a72", "+neon", 4),
-    "raspberry-pi/5-aarch64": _arm("cortex-a76", "+neon", 4),
+    "raspberry-pi/3b-aarch64": _raspberry_pi("cortex-a53", 4),
+    "raspberry-pi/4b-aarch64": _raspberry_pi("cortex-a72", 4),
+    "raspberry-pi/5-aarch64": _raspberry_pi("cortex-a76", 4),
     "aws/cpu/c5.large": _x86("skylake-avx512", 1),
     "aws/cpu/c5.xlarge": _x86("skylake-avx512", 2),
     "aws/cpu/c5.2xlarge": _x86("skylake-avx512", 4),

@@ -53,6 +53,8 @@ from sterna.support.dtype import DataType
 # An annotation of loops that compilers shall not write out: their bodies fill the registers, or
 # there are too many of them.
 STAYS_ROLLED = "stays_rolled"
+# An annotation of loops whose ranges end at a border: no reason to split the loops around them.
+CLIPPED = "clipped"
 # An annotation of loops whose iterations load for the next one, where compilers shall leave it.
 LOADS_AHEAD = "loads_ahead"
 # An attribute of a function that several layers call, which compilers shall not copy into its

@@ -11,6 +11,7 @@ from sterna import te
 from sterna.ir import build
 from sterna.ir.build import call_intrinsic, cast
 from sterna.ir.expr import Expr
+from sterna.isa.instruction_set import Instructions
 from sterna.support.dtype import DataType
 from tests.codegen.test_llvm_common import Array, elementwise
 
@@ -198,6 +199,16 @@ def test_saturate(source: str, target: str) -> None:
             [(source, x)], lanes,
         )
         np.testing.assert_array_equal(got, np.array(wanted, target))
+
+
+def test_saturate_by_conversions_without_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    provides = Instructions.provides
+    monkeypatch.setattr(
+        Instructions, "provides",
+        lambda self, name: name == "wide_conversion" or provides(self, name),
+    )
+    for source in ("float16", "float32", "float64"):
+        test_saturate(source, "int64")
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 12])

@@ -115,8 +115,9 @@ def test_a_dynamic_section_without_symbols_is_refused(folder: Path) -> None:
     at, count = struct.unpack_from("<Q", whole, 32)[0], struct.unpack_from("<H", whole, 56)[0]
     for place in range(at, at + 56 * count, 56):
         kind, _, offset = struct.unpack_from("<IIQ", whole, place)
+        (size,) = struct.unpack_from("<Q", whole, place + 32)
         if kind == 2:  # PT_DYNAMIC
-            struct.pack_into("<q", whole, offset, 0)  # it ends where it begins
+            whole[offset : offset + size] = bytes(size)
     with pytest.raises(BrokenFileError, match="no symbols or no names"):
         check_elf(FileView(io.BytesIO(whole), 0, len(whole)))
 

@@ -72,6 +72,19 @@ def _scanned() -> Any:
     return helper.make_graph(nodes, "step", kinds[:2], kinds[2:])
 
 
+def _counted() -> Any:
+    def value(name: str, kind: int) -> Any:
+        return helper.make_tensor_value_info(name, kind, None)
+
+    floats = [value(name, TensorProto.FLOAT) for name in "hgo"]
+    kinds = {"i": TensorProto.INT64, "c": TensorProto.BOOL}
+    first = [helper.make_tensor_value_info(name, kind, ()) for name, kind in kinds.items()]
+    nodes = [n("Identity", "c", "d"), n("Cast", "i", "f", to=1), n("Sin", "h", "t"),
+             n("Add", "t f", "g"), n("Tanh", "g", "o")]
+    return helper.make_graph(nodes, "round", [*first, floats[0]],
+                             [value("d", TensorProto.BOOL), *floats[1:]])
+
+
 BATCH = [n("Shape", "x", "s", start=0, end=1), n("Concat", "s k", "z", axis=0)]
 IMAGE = {"x": ("N", 3, 8, 6)}
 QUERIES = {"q": ("N", 4, "S", 8), "k": ("N", 2, "S", 8), "v": ("N", 2, "S", 8)}
@@ -120,6 +133,22 @@ CASES = [
          ROWS, {"a": np.array(0), "b": np.array(1)}),
     Case("constant", [*BATCH, n("ConstantOfShape", "z", "t"), n("Concat", "x t", axis=1)],
          ROWS, {"k": np.array([3])}),
+    Case("scan of any length", [n("Scan", "h x", "g y", num_scan_inputs=1, body=_scanned(),
+                                  scan_input_directions=[1])],
+         {"h": ("N", 4), "x": ("S", "N", 4)}, outputs=("g", "y")),
+    Case("loop of so many rounds", [n("Shape", "x", "s", start=1, end=2), n("Squeeze", "s a", "e"),
+                                    n("Loop", "e - h", "g y", body=_counted())],
+         {"h": ("N", 4), "x": ("N", "S")}, {"a": np.array([0])}, outputs=("g", "y")),
+    Case("convolution that halves", [n("Conv", "x w", auto_pad="SAME_UPPER", strides=[2, 2])],
+         {"x": ("N", 3, "S", 5)}, {"w": drawn(4, 3, 3, 3)}),
+    Case("pad to a length", [n("Shape", "x", "s", start=1, end=2), n("Sub", "k s", "e"),
+                             n("Concat", "z e", "p", axis=0), n("Pad", "x p - a")],
+         {"x": ("N", "S")}, {"k": np.array([5]), "z": np.array([1]), "a": np.array([1])}),
+    Case("resize of open pixels", [n("Resize", "x - s", mode="linear")], {"x": ("N", 2, "S", 4)},
+         {"s": np.array([1, 1, 2, 0.5], "float32")}),
+    Case("resize to open pixels", [n("Shape", "z", "s", start=1), n("Concat", "k s", "t", axis=0),
+                                   n("Resize", "x - - t", mode="cubic")],
+         {"x": (1, 2, "S", 4), "z": ("P", "S", 7)}, {"k": np.array([1, 2])}),
     Case("softmax of all", [n("Softmax", "x", axis=0)], ROWS, opset=11),
     Case("flatten", [n("Flatten", "x", axis=1)], {"x": ("N", "S", 3)}),
 ]

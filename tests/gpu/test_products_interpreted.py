@@ -102,9 +102,26 @@ def test_data_is_rounded_on_its_way(
     check(rounded(14, 64, 160), product, (word,))
 
 
-def test_lanes_multiply_floats() -> None:
-    expr = finished(dense(20, 64, 64, "float32"), (20, 64), "float32")
+@pytest.mark.parametrize("rows, depth", [(20, 64), (20, 20), (64, 32)])
+def test_lanes_multiply_floats(rows: int, depth: int) -> None:
+    """Sums of several blocks, of a part of one, and whole tiles of one."""
+    expr = finished(dense(rows, 64, depth, "float32"), (rows, 64), "float32")
     check(expr, after, ("multiply_quads", "mbarrier_wait"), tolerance=1e-5)
+
+
+def test_lanes_have_tiles_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Warps begin inside of eight rows; parts of sums are no whole quads."""
+    ring = Ring(40, 64, 3, split=2)
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    expr = finished(dense(38, 32, 64, "float32"), (38, 32), "float32")
+    check(expr, after, ("multiply_quads",), tolerance=1e-5)
+
+
+@pytest.mark.parametrize("depth", [24, 64])
+def test_lanes_multiply_columns_side_by_side(depth: int) -> None:
+    data, weight = var("x", 64, depth), var("w", depth, 64)
+    expr = relay.nn.bias_add(relay.nn.matmul(data, weight), var("b", 64), axis=-1)
+    check(expr, lambda x, w, b: x @ w + b, ("multiply_quads",), tolerance=1e-5)
 
 
 def test_warps_of_other_gpus_multiply_by_themselves() -> None:

@@ -1,5 +1,6 @@
 """PTX of kernels, on machines without a GPU: what it says, and that NVIDIA's assembler takes it."""
 
+import math
 import re
 
 import numpy as np
@@ -9,6 +10,7 @@ import sterna as tvm
 from sterna import te, tir
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.codegen.nvptx.assemble import assemble as llvm_to_ptx
+from sterna.codegen.nvptx.mathematics import _ERF, _ERF_MOST
 from sterna.ir.build import call_intrinsic
 from sterna.support.errors import InternalError
 from sterna.te import Tensor
@@ -138,6 +140,17 @@ def test_functions_use_the_special_function_unit() -> None:
         assert "ex2.approx.f32" in of_element("exp", kind) and "fma" not in of_element("exp", kind)
         short = of_element("sigmoid", kind)
         assert "rcp.approx.ftz.f32" in short and "fma" not in short
+
+
+def test_the_error_function_of_narrow_floats_is_short() -> None:
+    for kind in ("float16", "bfloat16"):
+        text = of_element("erf", kind)
+        assert text.count("fma.rn.f32") == len(_ERF) - 1 and "selp" not in text
+    x = np.linspace(-5, 5, 2001, dtype="float32")
+    held = np.clip(x, np.float32(-_ERF_MOST), np.float32(_ERF_MOST))
+    made = np.polynomial.polynomial.polyval(held * held, np.float32(_ERF)) * held
+    wanted = np.array([math.erf(each) for each in x])
+    np.testing.assert_allclose(made, wanted, rtol=8e-5)
 
 
 def test_small_floats_are_rounded_by_an_instruction() -> None:

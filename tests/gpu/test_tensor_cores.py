@@ -67,6 +67,7 @@ KERNELS: dict[str, Callable[[], relay.Expr]] = {
     "windows": lambda: finished(conv("bfloat16", "HWIO"), (1, 14, 14, 128)),
     "weights along channels": lambda: conv("bfloat16", "OHWI", stride=2),
     "lanes": lambda: finished(dense(256, 512, 128, "float32"), (256, 512), "float32"),
+    "lanes of one block": lambda: relay.nn.relu(dense(25088, 192, 32, "float32")),
     "windows of lanes": lambda: conv("float32", "HWIO"),
 }
 
@@ -177,6 +178,17 @@ def test_large_products_keep_their_blocks(
     """All take the same number of turns."""
     ring = ring_of(product(*size), SHARED, DataType("bfloat16"))
     assert ((ring.rows, ring.columns), ring.resident) == (tile, blocks)
+
+
+@pytest.mark.parametrize("size, rows, blocks", [
+    ((197, 2304, 768), 40, 1), ((197, 3072, 768), 40, 2), ((256, 3072, 768), 64, 2),
+])
+def test_lanes_fill_tiles_and_processors(
+    size: tuple[int, int, int], rows: int, blocks: int
+) -> None:
+    """Few rows are wasted, and no processor has room for more blocks than are to share it."""
+    ring = ring_of(product(*size, "float32"), SHARED, DataType("float32"))
+    assert ring.rows == rows and SHARED // ring.shared_bytes <= blocks
 
 
 def test_single_rows_are_turned() -> None:

@@ -23,8 +23,6 @@ OTHER_MEANINGS = {
     ("codegen/nvptx/warpgroups.py", "bf16"),
     ("relay/text.py", "bf16"),  # how the text form writes numbers of bfloat16
     ("micro/platforms/arm.py", "vfp4d16sp"),  # an option of Zig's compiler
-    ("target/tags.py", "neon"),  # the -mattr of boards that users of the classic API know
-    ("target/list_llvm_names.py", "zve32x"),  # the tool that asks LLVM for its lists
 }
 WORDS = {"vector"}  # s390x's facility, and plain English
 

@@ -11,6 +11,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
+from sterna.relay.expr import Call
 from tests.op.harness import reference
 
 
@@ -71,6 +72,23 @@ def test_requantize_halves() -> None:
         for how in ("int64", "float32"):
             got = reference("qnn.requantize", data, *operands, rounding=rounding, compute_dtype=how)
             assert got.tolist() == want
+
+
+@pytest.mark.parametrize("reach", [60_000, 1 << 23])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_small_sums_become_bytes_as_large_ones_do(reach: int, dtype: str) -> None:
+    """By additions where conversions are slow: each step is rounded to a float32 all the same."""
+    ratios = np.array([0.1, 0.5, 0.0031, 0.25], "float32")
+    x = np.arange(-3000, 3000, dtype="int32").reshape(-1, 1) * np.array([1, 1, 20, 1], "int32")
+    made = relay.qnn.requantize(
+        relay.var("x", shape=x.shape, dtype="int32"), relay.const(ratios), relay.const(0),
+        relay.const(1.0), relay.const(5), axis=1, rounding="TONEAREST_EVEN",
+        compute_dtype="float32", out_dtype=dtype,
+    )
+    told = Call(made.op, made.args, made.attrs.replace(reach=reach))
+    scaled = np.rint(x.astype("float32") * ratios)
+    want = np.clip(scaled + 5, np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype)
+    np.testing.assert_array_equal(run(told, x=x), want)
 
 
 # ---- narrow types ----

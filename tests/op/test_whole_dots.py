@@ -8,6 +8,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.op.nn._padded_bytes import with_whole_dots
+from sterna.op.qnn.repeated_channel import repeated_channel
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.interpreter import interpret
 from sterna.target import Target
@@ -41,6 +42,30 @@ def test_further_channels_are_cut_off_again(layer: Any) -> None:
     data = np.random.default_rng(3).integers(-128, 128, x.checked_type.shape).astype("int8")
     want = interpret(relay.Function((x,), made), data)
     np.testing.assert_array_equal(interpret(relay.Function((x,), wider), data), want)
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(relay.Function((x,), made)), target="native")
+    np.testing.assert_array_equal(run_built(lib, x=data), want)
+
+
+@pytest.mark.parametrize("zero", [0, -77])
+def test_a_single_channel_is_repeated(zero: int) -> None:
+    """For dot products of the rows of its windows, where there are such instructions."""
+    weight = np.random.default_rng(4).integers(-128, 128, (8, 1, 3, 3)).astype("int8")
+    x, one = relay.var("x", shape=(1, 1, 12, 11), dtype="int8"), relay.const(1.0)
+    made = relay.qnn.conv2d(
+        x, relay.const(weight), relay.const(zero), relay.const(0), one, one, kernel_size=(3, 3),
+        channels=8, padding=(1, 0, 2, 1), strides=(1, 2),
+    )
+    made.checked_type  # noqa: B018  (arguments get their types)
+    assert isinstance(made, Call)
+    found = repeated_channel(made.attrs, x, weight, Target(DOTS))
+    assert found is not None and found[1].groups == 8
+    plain = "llvm -mtriple=aarch64-linux-gnu -mattr=-dotprod"
+    assert repeated_channel(made.attrs, x, weight, Target(plain)) is None
+    data = np.random.default_rng(5).integers(-128, 128, (1, 1, 12, 11)).astype("int8")
+    wide = np.pad(data.astype("int64") - zero, ((0, 0), (0, 0), (1, 2), (0, 1)))
+    windows = np.lib.stride_tricks.sliding_window_view(wide[0, 0], (3, 3))[:, ::2]
+    want = np.einsum("yxij,oij->oyx", windows, weight[:, 0].astype("int64"))[None]
     with tvm.transform.PassContext(opt_level=3):
         lib = relay.build(tvm.IRModule.from_expr(relay.Function((x,), made)), target="native")
     np.testing.assert_array_equal(run_built(lib, x=data), want)

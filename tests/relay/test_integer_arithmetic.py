@@ -118,3 +118,20 @@ def test_integers_come_from_where_floats_came_from() -> None:
     found: list[relay.Expr] = []
     relay.analysis.post_order_visit(made, found.append)
     assert "the layer" in {expr.span for expr in found if "dense" in str(getattr(expr, "op", ""))}
+
+
+def test_products_of_bytes_are_rounded_before_and_after_their_zero_point() -> None:
+    a, b = relay.var("a", shape=(256, 1), dtype="uint8"), relay.var("b", shape=(256,), dtype="int8")
+    real = [relay.qnn.dequantize(each, number(scale, "float32"), number(zero, kind))
+            for each, kind, scale, zero in ((a, "uint8", 0.02, 128), (b, "int8", 0.37, -3))]
+    values = np.arange(256, dtype="uint8")[:, None], np.arange(-128, 128, dtype="int8")
+    whole = (values[0].astype("int32") - 128) * (values[1].astype("int32") + 3)
+    for own in (0.0037, 1e-30):
+        out = relay.qnn.quantize(relay.multiply(*real), number(own, "float32"), number(77, "uint8"),
+                                 out_dtype="uint8", rounding="TO_EVEN")
+        scaled = whole.astype("float32") * (np.float32(0.02) * np.float32(0.37) / np.float32(own))
+        wanted = np.clip(np.rint(scaled + np.float32(77)), 0, 255).astype("uint8")
+        mod = tvm.IRModule.from_expr(relay.Function((a, b), out))
+        with tvm.transform.PassContext(opt_level=3):
+            got = relay.create_executor("graph", mod).evaluate()(*values).numpy()
+        np.testing.assert_array_equal(got, wanted)

@@ -9,8 +9,10 @@ import sterna as tvm
 from sterna import relay
 from sterna.relay.expr import RelayExpr
 from sterna.relay.interpreter import interpret
-from sterna.schedule.implementations.im2col import tiles
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.implementations.im2col import copies_lines, tiles
 from sterna.schedule.kernel import Processor
+from sterna.support.dtype import DataType
 from tests.schedule.implemented import implement, names_in, run_built
 
 NEON = Processor(128, 32, by_element_fma=True, l1_bytes=64 << 10, l2_bytes=1 << 20)
@@ -74,8 +76,10 @@ def test_tiles_fill_the_registers() -> None:
         ((2, 20, 1, 70), 33, (1, 5), {"padding": (0, 2), "dilation": (1, 3)}),
         ((1, 24, 6, 11), 17, (3, 1), {"padding": (1, 0)}),
         ((1, 12, 9, 17), 10, (3, 3), {"padding": (1, 1), "strides": (1, 2)}),
+        ((2, 5, 28, 28), 5, (3, 3), {"padding": 1, "strides": 2, "groups": 5}),
+        ((1, 6, 7, 7), 6, (5, 5), {"padding": 2, "groups": 6}),
     ],
-    ids=["batch", "groups", "patches", "row", "column", "window"],
+    ids=["batch", "groups", "patches", "row", "column", "window", "lines apart", "lines"],
 )
 def test_numbers(
     image: tuple[int, ...], outputs: int, window: tuple[int, int], attrs: dict[str, Any]
@@ -90,6 +94,19 @@ def test_numbers(
     data = np.random.default_rng(3).standard_normal(image, "float32")
     want = interpret(func, data)
     np.testing.assert_allclose(run_built(lib, x=data), want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("processor", [NEON, AVX512], ids=["neon", "avx512"])
+@pytest.mark.parametrize(("width", "by_lines"), [(14, True), (32, False)])
+def test_lines_are_copied_whole_unless_tiles_share_their_width(
+    width: int, by_lines: bool, processor: Processor
+) -> None:
+    kind = DataType("float32")
+    made = Contraction(
+        1, (2 * width + 1,) * 2, 8, (width,) * 2, 8, kind, kind, kind, window=(3, 3),
+        strides=(2, 2), groups=8, data_layout="NCHW", out_layout="NCHW",
+    )
+    assert copies_lines(made, 2 * processor.lanes(made.out), processor) == by_lines
 
 
 def test_weights_that_only_the_run_knows_are_packed_as_it_begins() -> None:

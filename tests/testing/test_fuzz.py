@@ -115,7 +115,7 @@ def test_an_interrupted_run_tells_what_came_of_it(tmp_path: Path) -> None:
 def test_unknown_fuzzers_are_named(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         main(["--only", "everything"])
-    assert "there is no fuzzer everything, only c-runtime" in capsys.readouterr().err
+    assert "there is no fuzzer everything, only answers, c-runtime" in capsys.readouterr().err
 
 
 def test_tapes_replay_what_they_recorded() -> None:

@@ -147,6 +147,28 @@ def test_unswitch_border_asks_once_an_iteration(rows: int) -> None:
     np.testing.assert_array_equal(result, wide[:-2] + wide[1:-1] + wide[2:])
 
 
+@pytest.mark.parametrize(("rows", "taps"), [(9, 5), (4, 5), (2, 7)])
+def test_unswitch_border_clips_loops_that_stay(rows: int, taps: int) -> None:
+    """A loop over rows that are there asks nothing, and what follows it is written once."""
+    around = taps // 2
+    a = te.placeholder((rows, 4), name="a")
+    k = te.reduce_axis((0, taps), "k")
+    out = te.compute((rows, 4), lambda i, j: te.sum(
+        a[i + k - around, j], axis=k, where=te.all(i + k >= around, i + k < rows + around)
+    ), name="out")
+    s = te.create_schedule(out.op)
+    s[out].reorder(out.op.axis[0], k, out.op.axis[1])
+    s[out].pragma(out.op.axis[0], "loop_unswitch_hint", True)
+    func = simplify(lower_schedule(s, [a, out], "f"))
+    done = unswitch_border(func)
+    verify(done)
+    assert "clipped" in str(done) and str(done).count("out[") < 2 * str(func).count("out[") + 1
+    values, result = np.arange(rows * 4, dtype="float32").reshape(rows, 4), np.zeros((rows, 4), "f")
+    interpreter.run(done, values, result)
+    wide = np.pad(values, ((around, around), (0, 0)))
+    np.testing.assert_array_equal(result, sum(wide[n : n + rows] for n in range(taps)))
+
+
 def test_vectorize_loops_makes_vectors() -> None:
     func = scaled(24, 8, "vectorize")
     done = vectorize_loop(flatten_buffer(simplify(func)))

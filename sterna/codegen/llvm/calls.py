@@ -7,7 +7,8 @@ from sterna.codegen.llvm.dot import Dot
 from sterna.codegen.llvm.emitter import COLD, INLINE
 from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
-from sterna.codegen.llvm.quotient import without_division
+from sterna.codegen.llvm.narrow import adds_to_round, round_and_move
+from sterna.codegen.llvm.quotient import rounded_sum, without_division
 from sterna.codegen.llvm.tiles import write_tile_call
 from sterna.codegen.llvm.types import (
     element_type,
@@ -168,7 +169,12 @@ class CallEmitter(MemoryEmitter):
         has_fma = self.module.options.instructions.provides("fused_multiply_add")
         quick = without_division(expr) if has_fma else None
         value = expr.args[0] if quick is None else quick
-        return convert.saturate(self.writer, value.dtype, expr.dtype, self.expr(value))
+        found = rounded_sum(value) if adds_to_round(self.writer, value.dtype, expr.dtype) else None
+        if found is None:
+            given = self.expr(value)
+        else:
+            given = round_and_move(self.writer, value.dtype.lanes, self.expr(found[0]), found[1])
+        return convert.saturate(self.writer, value.dtype, expr.dtype, given)
 
     def _reinterpret(self, expr: Call) -> str:
         source, target = expr.args[0].dtype, expr.dtype

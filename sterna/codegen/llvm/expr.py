@@ -7,8 +7,17 @@ from typing import Any
 
 from sterna.codegen.llvm import convert, small_floats
 from sterna.codegen.llvm.emitter import FunctionWriter, ModuleWriter
+<<<<<<< HEAD
 from sterna.codegen.llvm.math import sum_as_call
 from sterna.codegen.llvm.narrow import round_to_whole, rounds_to_whole
+=======
+from sterna.codegen.llvm.narrow import (
+    round_by_adding,
+    round_to_whole,
+    rounds_by_adding,
+    rounds_to_whole,
+)
+>>>>>>> f4dca9716590243c2caa0b96be6ccfe40fb23b7b
 from sterna.codegen.llvm.ranges import Ranges
 from sterna.codegen.llvm.types import (
     element_type,
@@ -238,9 +247,11 @@ class ExprEmitter:
 
     def _cast(self, expr: Cast) -> str:
         inner = expr.value
-        whole = rounds_to_whole(self.writer, inner.dtype, expr.dtype)
-        if whole and isinstance(inner, Call) and inner.op == "nearbyint":
-            return round_to_whole(self.writer, expr.dtype.lanes, self.expr(inner.args[0]))
+        if isinstance(inner, Call) and inner.op == "nearbyint":
+            for rounds, round_them in ((rounds_to_whole, round_to_whole),
+                                       (rounds_by_adding, round_by_adding)):
+                if rounds(self.writer, inner.dtype, expr.dtype):
+                    return round_them(self.writer, expr.dtype.lanes, self.expr(inner.args[0]))
         keeps = expr.dtype.is_integer and expr.dtype.bits >= expr.value.dtype.bits
         with self.exact(self.ranges.exact and keeps):
             value = self.expr(expr.value)

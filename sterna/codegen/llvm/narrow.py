@@ -6,9 +6,12 @@ be compared first.
 
 from sterna.codegen.llvm.emitter import FunctionWriter
 from sterna.codegen.llvm.pack import joined, shuffled
+from sterna.codegen.llvm.types import float_literal, splat_literal
 from sterna.support.dtype import DataType
 
 FLOAT32, INT32 = DataType("float32"), DataType("int32")
+# 1.5 * 2**23: floats near to it are whole numbers, which their last bits are.
+LIFT = 12582912.0
 
 
 def rounds_to_whole(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
@@ -28,6 +31,41 @@ def round_to_whole(writer: FunctionWriter, lanes: int, value: str) -> str:
         for part in _registers(writer, "float", lanes, register, value)
     ]
     return joined(writer, parts, "i32")
+
+
+def adds_to_round(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
+    """Whether an addition rounds vectors that become bytes sooner than an instruction for it."""
+    wanted = source.element == FLOAT32 and target.bits == 8 and source.lanes > 1
+    return wanted and writer.module.options.instructions.provides("slow_conversions")
+
+
+def round_and_move(writer: FunctionWriter, lanes: int, value: str, zero: float) -> str:
+    """The nearest whole number of each float32 below 2**22, the even one in the middle, plus zero.
+
+    Larger ones stay as large about.
+    """
+    kind, lifted = f"<{lanes} x float>", _lifted(writer, lanes, value)
+    base = splat_literal("float", float_literal(LIFT - zero, FLOAT32), lanes)
+    return writer.value(f"fsub {kind} {lifted}, {base}")
+
+
+def rounds_by_adding(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
+    """Whether an addition rounds such vectors sooner than an instruction for it."""
+    wanted = source.element == FLOAT32 and target.element == "int16" and source.lanes > 1
+    return wanted and writer.module.options.instructions.provides("slow_conversions")
+
+
+def round_by_adding(writer: FunctionWriter, lanes: int, value: str) -> str:
+    """The nearest int16 of each float32, the even one in the middle."""
+    lifted = _lifted(writer, lanes, value)
+    bits = writer.value(f"bitcast <{lanes} x float> {lifted} to <{lanes} x i32>")
+    return writer.value(f"trunc <{lanes} x i32> {bits} to <{lanes} x i16>")
+
+
+def _lifted(writer: FunctionWriter, lanes: int, value: str) -> str:
+    """value + LIFT; not to be joined with a product before it, which is rounded on its own."""
+    lift = splat_literal("float", float_literal(LIFT, FLOAT32), lanes)
+    return writer.value(f"fadd <{lanes} x float> {value}, {lift}")
 
 
 def _register_of(writer: FunctionWriter, lanes: int) -> tuple[int, str] | None:

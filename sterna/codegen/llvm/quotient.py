@@ -27,29 +27,38 @@ NEIGHBOURS = 4
 
 def without_division(saturated: Call) -> Expr | None:
     """What saturate takes in place of a rounded quotient and a zero point, or None."""
-    whole, offset, zero = saturated.args[0], None, 0.0
-    if isinstance(whole, Add):
-        offset, known = whole.b, _number(whole.b)
-        if known is None or not known.is_integer() or abs(known) > LARGEST_ZERO:
-            return None
-        whole, zero = whole.a, known
-    if saturated.dtype.bits != 8 or not isinstance(whole, Call) or whole.op != "nearbyint":
+    whole = saturated.args[0]
+    found = rounded_sum(whole)
+    if saturated.dtype.bits != 8 or found is None:
         return None
-    quotient = whole.args[0]
+    quotient, zero = found
     divisor = _number(quotient.b) if isinstance(quotient, Div) else None
     if not isinstance(quotient, Div) or divisor is None or quotient.dtype.element != FLOAT32:
         return None
     least = -128 if saturated.dtype.is_int else 0
-    found = reciprocal(divisor, least - int(zero), least + 255 - int(zero))
-    if found is None:
+    factors = reciprocal(divisor, least - int(zero), least + 255 - int(zero))
+    if factors is None:
         return None
-    high, low = (_spread(part, quotient.dtype) for part in found)
+    high, low = (_spread(part, quotient.dtype) for part in factors)
     x = Var("dividend", quotient.dtype)
     kind = f"v{x.dtype.lanes}f32" if x.dtype.lanes > 1 else "f32"
     product = Call(x.dtype, "call_llvm_pure_intrin",
                    (StringImm(f"llvm.fma.{kind}"), x, high, Mul(x, low)))
     made: Expr = Call(whole.dtype, "nearbyint", (Let(x, quotient.a, product),))
-    return made if offset is None else Add(made, offset)
+    return Add(made, whole.b) if isinstance(whole, Add) else made
+
+
+def rounded_sum(value: Expr) -> tuple[Expr, float] | None:
+    """x and zero of nearbyint(x) + zero, where zero is a byte."""
+    zero = 0.0
+    if isinstance(value, Add):
+        known = _number(value.b)
+        if known is None or not known.is_integer() or abs(known) > LARGEST_ZERO:
+            return None
+        value, zero = value.a, known
+    if not isinstance(value, Call) or value.op != "nearbyint":
+        return None
+    return value.args[0], zero
 
 
 def _number(expr: Expr) -> float | None:

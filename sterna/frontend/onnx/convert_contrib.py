@@ -160,7 +160,7 @@ def image_scaler(node: Node) -> RelayExpr:
 def crop(node: Node) -> RelayExpr:
     """border: what is cut from the left, the top, the right and the bottom of images."""
     left, top, right, bottom = node.attr("border")
-    height, width = node.shape()[2:]
+    height, width = node.extents((2, 3))
     scale = node.attr("scale")
     end = (top + scale[0], left + scale[1]) if scale else (height - bottom, width - right)
     return call("strided_slice", node[0], (top, left), end, axes=(2, 3))

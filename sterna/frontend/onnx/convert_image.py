@@ -9,10 +9,13 @@ import ml_dtypes
 from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of, reshape, size_of
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import LAYOUT
+from sterna.frontend.open_shapes import UndecidedError
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, same_dim
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr
+from sterna.relay.symbols import simplified_dim
 
 _METHOD = {"nearest": "nearest_neighbor", "linear": "linear", "bilinear": "linear",
            "cubic": "cubic"}
@@ -64,7 +67,12 @@ def resize(node: Node) -> RelayExpr:
 
 
 def _scaled(node: Node, extent: Dim, scale: float) -> Dim:
-    """The extent of the result; one that is not known may only stay as it is."""
+    """The extent of the result; an open one may be multiplied, or halved some times."""
+    if isinstance(extent, Expr) and not isinstance(extent, AnyDim):
+        if float(scale).is_integer():
+            return simplified_dim(extent * int(scale))
+        if math.frexp(scale)[0] == 0.5 and scale < 1:
+            return simplified_dim(extent // int(1 / scale))
     if type(extent) is not int:
         return extent if scale == 1 else math.floor(node.shape()[0] * scale)
     return math.floor(extent * scale)
@@ -94,29 +102,36 @@ def _changes(node: Node) -> list[_Axis]:
             made[axis].extent = _scaled(node, shape[axis], float(scale))
         return made
     wanted = dict(zip(axes, node.sizes(3, "sizes"), strict=True))
-    sizes = {axis: _number(node, size) for axis, size in wanted.items()
+    sizes = {axis: size for axis, size in wanted.items()
              if type(shape[axis]) is int or not _is_kept(shape[axis], size)}
-    extents = dict(zip(sizes, node.extents(sizes), strict=True))
     policy = node.attr("keep_aspect_ratio_policy", "stretch")
     if policy not in ("stretch", "not_larger", "not_smaller"):
         raise ValueError(
             f"keep_aspect_ratio_policy is stretch, not_larger or not_smaller, not {policy}"
         )
-    scales = [size / extents[axis] for axis, size in sizes.items()]
-    if len(sizes) < len(wanted) and policy != "stretch":
+    if policy == "stretch":
+        for axis, size in sizes.items():
+            made[axis].extent = _open_number(node, size)
+        return made
+    if len(sizes) < len(wanted):
         node.shape()  # its other axes would keep the ratio as well
-    for axis, size in sizes.items():
-        made[axis].extent = size
-        if policy != "stretch":
-            scale = min(scales) if policy == "not_larger" else max(scales)
-            made[axis].scale = scale
-            made[axis].extent = math.floor(scale * extents[axis] + 0.5)
+    extents = dict(zip(sizes, node.extents(sizes), strict=True))
+    scales = [_number(node, size) / extents[axis] for axis, size in sizes.items()]
+    for axis in sizes:
+        scale = min(scales) if policy == "not_larger" else max(scales)
+        made[axis].scale = scale
+        made[axis].extent = math.floor(scale * extents[axis] + 0.5)
     return made
 
 
 def _is_kept(extent: Dim, size: Dim) -> bool:
     """Whether an open extent is known to be a size."""
     return size is extent or (not isinstance(extent, AnyDim) and same_dim(extent, size))
+
+
+def _open_number(node: Node, size: Dim) -> Dim:
+    """A size of an axis that changes, of which something must be known."""
+    return _number(node, size) if isinstance(size, AnyDim) else size
 
 
 def _number(node: Node, size: Dim) -> int:
@@ -135,7 +150,10 @@ def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayEx
     ]
     if not moved:
         return data
-    node.extents(moved if "exclude_outside" in attrs else range(min(moved), rank))
+    if "exclude_outside" in attrs:
+        node.extents(moved)
+    if any(isinstance(dim, AnyDim) for dim in shape[min(moved):]):
+        node.shape()  # what is not known has no size
     own = dtype_of(data)
     rounds = attrs["method"] != "nearest_neighbor" and not own.startswith(("float", "bfloat"))
     exact = "float32" if own in ("bool", "int8", "uint8", "int16", "uint16") else "float64"
@@ -156,19 +174,22 @@ def _options(
     axes: list[int], shape: list[Dim], changes: list[_Axis], attrs: dict[str, Any]
 ) -> dict[str, Any]:
     """What operators that resize ask about these axes."""
-    scales = [changes[axis].scale or _ratio(changes[axis].extent, shape[axis]) for axis in axes]
     made: dict[str, Any] = {"size": tuple(changes[axis].extent for axis in axes), **attrs}
     if "exclude_outside" in attrs:
         made["axes"] = tuple(axes)
     if any(changes[axis].scale is not None for axis in axes):
-        made["scales"] = tuple(scales)
+        made["scales"] = tuple(
+            changes[axis].scale or _ratio(changes[axis].extent, shape[axis]) for axis in axes)
     if attrs["coordinate_transformation_mode"] == "tf_crop_and_resize":
         made["roi"] = tuple(changes[axis].region[end] for end in (0, 1) for axis in axes)
     return made
 
 
 def _ratio(result: Dim, extent: Dim) -> float:
-    assert isinstance(result, int) and isinstance(extent, int)
+    if same_dim(result, extent):
+        return 1.0
+    if not isinstance(result, int) or not isinstance(extent, int):
+        raise UndecidedError("one axis is scaled by a number, another from one open extent to one")
     return result / extent
 
 

@@ -116,18 +116,25 @@ def arg_extreme(node: Node) -> RelayExpr:
 
 @converter("TopK")
 def top_k(node: Node) -> list[RelayExpr]:
-    k = int(node.attr("k") if node.opset < 10 else node.number(1, "K"))
     axis = node.attr("axis", -1)
+    if node.opset >= 10 and node.decided(1) is None:
+        every = parts(_top(node, 0, axis), 2)
+        return [first_of(node, each, node[1], axis) for each in every]
+    k = int(node.attr("k") if node.opset < 10 else node.number(1, "K"))
     if k < 0:
         raise ValueError(f"K is the number of elements to find, not {k}")
     if k == 0:
         none = call("strided_slice", node[0], (0,), (0,), axes=(axis,))
         return [none, cast(none, "int64")]
-    made = call(
+    return parts(_top(node, k, axis), 2)
+
+
+def _top(node: Node, k: int, axis: int) -> RelayExpr:
+    """The first k of an axis, 0 for all."""
+    return call(
         "topk", node[0], k, axis=axis, ret_type="both",
         is_ascend=not node.attr("largest", 1), dtype="int64",
     )
-    return parts(made, 2)
 
 
 @converter("CumSum", "CumProd")

@@ -7,10 +7,11 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from sterna.frontend.calls import call, constant, is_sequence, type_of
+from sterna.frontend.calls import call, constant, extent_of, is_sequence, type_of
 from sterna.frontend.kept_loops import KeptLoop, Round, kept_loop, scalar
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.open_shapes import UndecidedError
+from sterna.ir.types import same_dim
 from sterna.relay.expr import RelayExpr, Var
 from sterna.relay.steps import Stack
 from sterna.support.errors import OpNotImplemented
@@ -52,7 +53,7 @@ def scan(node: Node) -> list[RelayExpr]:
     out_axes = node.attr("scan_output_axes") or [0] * results
     whole = [axis % type_of(x).ndim for x, axis in zip(data, axes, strict=True)]
     directions = node.attr("scan_input_directions") or [0] * count
-    kept = _kept_scan(node, states, data, whole, directions) if node.feeds.can_measure else None
+    kept = _kept_scan(node, states, data, whole, directions) if node.feeds.keeps_loops else None
     if kept is not None:
         pairs = zip(kept.collected, backwards, out_axes, strict=True)
         return [*kept.states, *(_placed(x, bool(back), axis) for x, back, axis in pairs)]
@@ -77,11 +78,12 @@ def _kept_scan(
     backwards: Sequence[int],
 ) -> KeptLoop | None:
     """A long scan as a loop of the virtual machine; None if it is short or its states change."""
-    lengths = {node.extents_of(x, (axis,))[0] for x, axis in zip(data, axes, strict=True)}
-    length = min(lengths)
-    if len(lengths) != 1 or length <= SHORT_SCAN:
+    length, *others = [type_of(x).shape[axis] for x, axis in zip(data, axes, strict=True)]
+    is_short = isinstance(length, int) and length <= SHORT_SCAN
+    if is_short or not all(same_dim(length, other) for other in others):
         return None
-    last = constant(length - 1, "int64")
+    most = extent_of(data[0], axes[0])
+    last = call("subtract", most, constant(1, "int64"))
 
     def body(number: Var, goes_on: Var, carried: list[Var]) -> Round:
         places = [call("subtract", last, number) if back else number for back in backwards]
@@ -93,7 +95,7 @@ def _kept_scan(
         return Round(goes_on, results[: len(states)], results[len(states) :])
 
     try:
-        made = kept_loop(body, states, constant(True), constant(length, "int64"))
+        made = kept_loop(body, states, constant(True), most)
     except UndecidedError:
         return None
     if made is None:
@@ -148,7 +150,7 @@ def scan_of_batches(node: Node) -> list[RelayExpr]:
 
 @converter("Loop")
 def loop(node: Node) -> list[RelayExpr]:
-    if node.feeds.can_measure:
+    if node.feeds.keeps_loops:
         made = _kept_loop(node)
         if made is not None:
             return made

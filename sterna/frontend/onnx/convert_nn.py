@@ -24,6 +24,7 @@ from sterna.frontend.onnx.windows import (
     KERNEL,
     KERNEL_TRANSPOSED,
     LAYOUT,
+    bordered,
     cropped,
     expect_kernel,
     numbers,
@@ -51,7 +52,7 @@ def convolution(
     rank = spatial_rank(node)
     channels, _, *kernel = node.shape_of(weight)
     expect_kernel(node, kernel)
-    data, pads = cropped(data, padding(node, kernel))
+    data, pads = cropped(data, padding(node, kernel)) if zeros else bordered(node, data, kernel)
     kind, scales = ("qnn", (constant(1, "float32"),) * 2) if zeros else ("nn", ())
     return call(
         f"{kind}.conv{rank}d", data, weight, *zeros, *scales,

@@ -1,6 +1,7 @@
 """Operators that move elements or change a tensor's shape."""
 
 import math
+from collections.abc import Sequence
 from itertools import pairwise
 
 import numpy as np
@@ -222,19 +223,36 @@ def pad_by_attributes(node: Node) -> RelayExpr:
 def pad(node: Node) -> RelayExpr:
     value = node[2] if node.has(2) else like(0, node[0])
     value = reshape(value, ()) if rank_of(value) else value
-    return _pad(node, node.ints(1, "pads"), value)
+    pads = node.static(1)
+    return _pad(node, pads, value) if isinstance(pads, tuple) else _computed_pad(node, value)
 
 
-def _pad(node: Node, pads: list[int], value: RelayExpr) -> RelayExpr:
-    rank = rank_of(node[0])
-    axes = axes_below(node.ints(3, "axes") if node.has(3) else None, rank)
+def _axes(node: Node) -> list[int]:
+    return axes_below(node.ints(3, "axes") if node.has(3) else None, rank_of(node[0]))
+
+
+def _computed_pad(node: Node, value: RelayExpr) -> RelayExpr:
+    """A border whose widths only a run tells, as rows of two for all axes."""
+    axes = _axes(node)
+    own = call("transpose", reshape(cast(node[1], "int64"), (2, len(axes))), (1, 0))
+    none = constant(np.zeros((1, 2), "int64"))
+    rows = [
+        call("strided_slice", own, (axes.index(axis),), (axes.index(axis) + 1,), axes=(0,))
+        if axis in axes else none for axis in range(rank_of(node[0]))
+    ]
+    width = call("concatenate", rows, axis=0)
+    return call("nn.pad", node[0], width, value, pad_mode=node.attr("mode", "constant"))
+
+
+def _pad(node: Node, pads: Sequence[Dim], value: RelayExpr) -> RelayExpr:
+    rank, axes = rank_of(node[0]), _axes(node)
     if len(pads) != 2 * len(axes):
         raise ValueError(f"pads has two numbers for each of {len(axes)} axes, not {len(pads)}")
-    width = [(0, 0)] * rank
+    width: list[tuple[Dim, Dim]] = [(0, 0)] * rank
     for axis, before, after in zip(axes, pads[: len(axes)], pads[len(axes) :], strict=True):
         width[axis] = (before, after)
     mode = node.attr("mode", "constant")
-    if not any(before or after for before, after in width):
+    if all(isinstance(each, int) and not each for pair in width for each in pair):
         return node[0]
     return call("nn.pad", node[0], tuple(width), value, pad_mode=mode)
 

@@ -30,7 +30,7 @@ from sterna.frontend.format import Graph, ImportOptions
 from sterna.frontend.graph_importer import ABSENT, UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs, Shape
 from sterna.frontend.names import Names
-from sterna.frontend.node import Feeds, Result
+from sterna.frontend.node import Feeds, ProgramFeeds, Result
 from sterna.frontend.onnx.attributes import attributes_of, expect_declared, graphs_of
 from sterna.frontend.onnx.declared_inputs import declared_inputs, input_dtype
 from sterna.frontend.onnx.format import FORMAT
@@ -151,7 +151,7 @@ class OnnxTrace:
                 raise ValueError(f"input {each} is no tensor of a known number of dimensions")
             shapes[each.name] = [symbols.of_dim(open_dim(dim)) for dim in each.shape]
         with limited_folding() as room:
-            importer = Importer(self.loaded, Inputs(shapes), None, True, room)
+            importer = Importer(self.loaded, Inputs(shapes), None, True, room, ProgramFeeds())
             results = importer.results()
         for name, result in zip(self.outputs, results, strict=True):
             if result is ABSENT or not isinstance(result.checked_type, TensorType):

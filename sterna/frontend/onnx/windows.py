@@ -2,9 +2,14 @@
 
 from collections.abc import Sequence
 
-from sterna.frontend.calls import call, like, rank_of
+from sterna.frontend.calls import call, like, rank_of, type_of
 from sterna.frontend.onnx.node import Node
+from sterna.frontend.open_shapes import UndecidedError
+from sterna.ir import build
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import Dim
 from sterna.relay.expr import RelayExpr
+from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
 
 LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -58,13 +63,46 @@ def padding(node: Node, kernel: Sequence[int]) -> tuple[int, ...]:
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         raise ValueError(f"auto_pad is NOTSET, VALID, SAME_UPPER or SAME_LOWER, not {mode}")
     strides, dilations = numbers(node, "strides", rank), numbers(node, "dilations", rank)
+    reach = [(size - 1) * dilation for size, dilation in zip(kernel, dilations, strict=True)]
     total = [
-        max(0, (-(-extent // stride) - 1) * stride + (size - 1) * dilation + 1 - extent)
-        for extent, size, stride, dilation in zip(
-            node.extents(range(2, rank + 2)), kernel, strides, dilations, strict=True
-        )
+        span if stride == 1
+        else max(0, (-(-extent // stride) - 1) * stride + span + 1 - extent)
+        for extent, span, stride in zip(_extents(node, strides), reach, strides, strict=True)
     ]
     return shared(total, mode == "SAME_UPPER")
+
+
+def _extents(node: Node, strides: Sequence[int]) -> tuple[int, ...]:
+    """Those along which windows move; where they move by one, these need not be known."""
+    wanted = [axis for axis, stride in enumerate(strides, 2) if stride > 1]
+    known = dict(zip(wanted, node.extents(wanted), strict=True))
+    return tuple(known.get(axis, 0) for axis in range(2, len(strides) + 2))
+
+
+def bordered(
+    node: Node, data: RelayExpr, kernel: Sequence[int]
+) -> tuple[RelayExpr, tuple[int, ...]]:
+    """Data with the zeros around it that open extents need to be covered, and padding beside."""
+    rank = len(kernel)
+    mode, strides = node.attr("auto_pad", "NOTSET"), numbers(node, "strides", rank)
+    moves = [axis for axis, stride in enumerate(strides) if stride > 1]
+    dims = type_of(data).shape[2:]
+    if mode not in ("SAME_UPPER", "SAME_LOWER") or all(isinstance(dims[i], int) for i in moves):
+        return cropped(data, padding(node, kernel))
+    width: list[tuple[Dim, Dim]] = [(0, 0), (0, 0)]
+    for dim, size, stride, dilation in zip(
+        dims, kernel, strides, numbers(node, "dilations", rank), strict=True
+    ):
+        if isinstance(dim, AnyDim):
+            raise UndecidedError(f"{node}: an extent of its data is not known")
+        extent = build.as_expr(dim)
+        span = (size - 1) * dilation + 1
+        covered = ((extent + (stride - 1)) // stride - 1) * stride + span
+        less = build.maximum(covered - extent, 0)
+        small = simplified_dim(less // 2)
+        large = simplified_dim(less - less // 2)
+        width.append((small, large) if mode == "SAME_UPPER" else (large, small))
+    return call("nn.pad", data, tuple(width), like(0, data)), (0,) * (2 * rank)
 
 
 def shared(total: Sequence[int], more_behind: bool) -> tuple[int, ...]:

@@ -7,7 +7,14 @@ import numpy as np
 
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, tensor
-from sterna.op.dynamic import DimsLike, known_dims, length_of, to_static, unknown_shape
+from sterna.op.dynamic import (
+    DimsLike,
+    by_extents,
+    length_of,
+    open_dims,
+    to_static,
+    unknown_shape,
+)
 from sterna.op.interpolation import (
     ROUNDINGS,
     Scaling,
@@ -57,7 +64,7 @@ class _How(Attrs):
 class ResizeAttrs(_How):
     """Of image.resize1d, image.resize2d and image.resize3d."""
 
-    size: tuple[int, ...] = ()
+    size: tuple[Dim, ...] = ()
 
 
 @attributes
@@ -93,7 +100,7 @@ def _checked(attrs: _How, data: Type, size: Sequence[Dim]) -> TensorType:
 
 def _infer(attrs: ResizeAttrs, data: Type) -> TensorType:
     rank = _rank(attrs)
-    if len(attrs.size) != rank or any(extent < 0 for extent in attrs.size):
+    if len(attrs.size) != rank or any(isinstance(e, int) and e < 0 for e in attrs.size):
         raise ValueError(f"size is {rank} extents, not {attrs.size}")
     return _checked(attrs, data, attrs.size)
 
@@ -166,7 +173,7 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
             "cubic_exclude": bool(cubic_exclude), "extrapolation_value": extrapolation_value,
             "out_dtype": out_dtype or "", "scales": tuple(scales) if scales is not None else (),
         }
-        extents = known_dims(size)
+        extents = open_dims(size)
         if extents is None:
             return make(f"dyn.{name}", data, size, **options)
         return make(name, data, size=extents * rank if len(extents) == 1 else extents, **options)
@@ -192,7 +199,8 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
         infer=_infer_dynamic,
         compute=_compute,
         reference=_reference,
-        to_static=to_static(name, "size"),
+        to_static=to_static(name, "size", open_dims),
+        measured=by_extents(f"dyn.{name}"),
         pattern=OPAQUE,
         cases=[Case((cases[0].inputs[0], np.arange(4, 4 + rank)), {"layout": layout})],
         doc=f"{name} to a size that is computed.",

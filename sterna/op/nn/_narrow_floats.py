@@ -31,7 +31,7 @@ def in_float32(
     if "implementation" in attrs.FIELDS and dict(attrs.items())["implementation"]:
         return None
     kinds = [tensor_type(arg) for arg in args]
-    if _is_known(args[1]) or any(kind.dtype not in NARROW for kind in kinds):
+    if is_known(args[1]) or any(kind.dtype not in NARROW for kind in kinds):
         return None
     if str(kinds[0].dtype) in processor_of(target).matrix_tiles:
         return None
@@ -45,7 +45,7 @@ def in_float32(
     return call("cast", made, dtype=out)
 
 
-def _is_known(expr: RelayExpr) -> bool:
+def is_known(expr: RelayExpr) -> bool:
     """Whether it is a constant, or made of one step by step, as weights are that are narrowed."""
     while isinstance(expr, Call) and len(expr.args) == 1:
         expr = expr.args[0]

@@ -14,16 +14,18 @@ from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import multiplied
 from sterna.op.nn._attention_pattern import as_attention
+from sterna.op.nn._byte_products import implement as implement_bytes
+from sterna.op.nn._byte_products import of_dequantised
+from sterna.op.nn._few_columns import with_whole_columns
 from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
-from sterna.op.nn.packed_batch_matmul import of_dequantised
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
-from sterna.relay.layout import layout_of
+from sterna.relay.layout import Layout, expect_axes, layout_of, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.relay.op import call as call_of
 from sterna.relay.passes.combine_parallel import ParallelRule
@@ -43,6 +45,7 @@ from sterna.schedule.implementation import (
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed import expression_of
 from sterna.schedule.products import AS_DATA, narrowed, result_dtype, widened
+from sterna.schedule.sum_of_products import DIRECT
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 from sterna.te.operation import read_broadcast
@@ -75,6 +78,8 @@ class BatchMatmulAttrs(Attrs):
     out_dtype: DataType = AS_DATA
     transpose_a: bool = False
     transpose_b: bool = True
+    implementation: str = ""
+    """The plan that tensor_b is packed for."""
 
 
 def _transposed(attrs: Any) -> tuple[bool, bool]:
@@ -147,13 +152,27 @@ def _infer_weight(attrs: Any, names: tuple[str, str], data: Type, weight: Type) 
 
 
 def _infer_batch(attrs: BatchMatmulAttrs, tensor_a: Type, tensor_b: Type) -> TensorType:
-    a, b = at_least(tensor_a, "tensor_a", 2), at_least(tensor_b, "tensor_b", 2)
+    a = at_least(tensor_a, "tensor_a", 2)
+    packed = _packed_layout(attrs)
+    b = at_least(tensor_b, "tensor_b", len(packed) if packed else 2)
     rows, depth = _matrix(a.shape, attrs.transpose_a)
     deep, columns = _matrix(b.shape, attrs.transpose_b)
+    outer = b.shape[:-2]
+    if packed:
+        extents = packed.dims(b.shape[-len(packed) :])
+        deep, columns, outer = extents["I"], extents["O"], b.shape[: -len(packed)]
     expect_dim(deep, depth, "the inner dimension of tensor_b")
-    batch = broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    batch = broadcast_shapes(a.shape[:-2], outer)
     dtype = result_dtype(attrs.out_dtype, a, b, "tensor_b")
     return TensorType((*batch, rows, columns), dtype)
+
+
+def _packed_layout(attrs: BatchMatmulAttrs) -> Layout | None:
+    """How the matrices of tensor_b lie; None if they are not packed."""
+    how = expression_of(attrs)
+    if how is None or how.chunk or how.flat or how.schedule != DIRECT:
+        raise ValueError(f"nn.batch_matmul has no implementation '{attrs.implementation}'")
+    return expect_axes(layout_of(how.weights), "OI", "weights") if how.weights else None
 
 
 def _complete(attrs: Any, data: Type | None, weight: Type | None) -> list[Type | None]:
@@ -176,13 +195,14 @@ def _compute(name: str) -> Any:
             batch, rows = (i[:-2], i[-2:-1]) if a.ndim > 1 else ((), ())
             left = (*batch, k, *rows) if turned else (*batch, *rows, k)
             right = (*batch, i[-1], k) if weight_turned else (*batch, k, i[-1])
+            last = 2
             if how.weights:
                 packed = layout_of(how.weights)
-                right = tuple(simple_index(packed, {"O": i[-1], "I": k}, _ranges(i, out)))
+                places_in = simple_index(packed, {"O": i[-1], "I": k}, _ranges(i, out))
+                right, last = (*batch, *places_in), len(packed)
             repeated = out.shape[: len(batch)]
             first = read_broadcast(a, left, (*repeated, *a.shape[-2:])).astype(kind)
-            own = b.shape if how.weights else (*repeated, *b.shape[-2:])
-            second = read_broadcast(b, right, own).astype(kind)
+            second = read_broadcast(b, right, (*repeated, *b.shape[-last:])).astype(kind)
             return first * second, None
 
         depth: dict[str, Dim] = {"k": a.shape[-2 if turned else -1]}
@@ -244,6 +264,18 @@ def _reference(attrs: Any, a: Array, b: Array) -> Array:
     right = right.swapaxes(-1, -2) if weight_turned else right
     product: Array = np.matmul(left, right)
     return product.astype(numpy_dtype(dtype))
+
+
+def _reference_batch(attrs: BatchMatmulAttrs, a: Array, b: Array) -> Array:
+    packed = _packed_layout(attrs)
+    if packed is None:
+        return _reference(attrs, a, b)
+    outer, inner = b.shape[: -len(packed)], b.shape[-len(packed) :]
+    plain = np.stack([to_plain(each, packed, "OI") for each in b.reshape(-1, *inner)])
+    return _reference(
+        attrs.replace(implementation="", transpose_b=True), a,
+        plain.reshape(*outer, *plain.shape[-2:]),
+    )
 
 
 def _macs(attrs: Any, out: TensorType, a: TensorType, *b: TensorType) -> int:
@@ -334,6 +366,7 @@ register(OpRecord(
     ],
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or in_float32("nn.matmul", *call)
+        or with_whole_columns("nn.matmul", *call)
     ),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
@@ -344,21 +377,27 @@ register(OpRecord(
     attrs=BatchMatmulAttrs,
     infer=_infer_batch,
     compute=_compute("batch_matmul"),
-    reference=_reference,
+    reference=_reference_batch,
     macs=_macs,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    contraction=ContractionRules(parallel=_PARALLEL, rounds_data=True),
+    contraction=ContractionRules(
+        implement=implement_bytes, parallel=_PARALLEL, rounds_data=True),
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
         or as_attention(*call) or in_float32("nn.batch_matmul", *call)
+        or with_whole_columns("nn.batch_matmul", *call)
     ),
     cases=[
         Case(((2, 3, 4), (2, 5, 4))),
         Case(((2, 4, 3), (1, 4, 5)), {"transpose_a": True, "transpose_b": False}),
         Case(((2, 1, 3, 4), (3, 5, 4))),
         Case((((2, 3, 8), "int8"), ((2, 2, 8), "int8")), {"out_dtype": "int32"}),
+        Case((((2, 9, 20), "int8"), ((2, 3, 5, 8, 4), "int8")),
+             {"out_dtype": "int32", "implementation": "direct(weights=OI8o4i)"}),
+        Case((((2, 1, 3, 16), "uint8"), ((3, 2, 4, 12, 4), "int8")),
+             {"out_dtype": "int32", "implementation": "direct(weights=OI12o4i)"}),
         Case((((1, 2, 5), "bfloat16"), ((1, 3, 5), "bfloat16")), tolerance=1e-2),
     ],
     doc="Matrices times matrices, one product per place of the dimensions before the last two.",

@@ -12,11 +12,15 @@ import numpy as np
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, of_kind, same_dtype, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.rows import Element, Rows, axes_of
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.layout_rules import along_axis
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, record_of, register
 from sterna.schedule.default import schedule_default
+from sterna.schedule.kernel import Kernel
 from sterna.schedule.products import wide, widened
 from sterna.schedule.rows_in_cache import schedule_rows
 from sterna.te import Tensor, compute, sqrt
@@ -95,6 +99,8 @@ def _over(attrs: NormAttrs, ndim: int) -> Over:
     if channel == 0:
         raise ValueError("axis 0 is the batch; channels lie along another axis")
     others = [i for i in range(1, ndim) if i != channel]
+    if isinstance(attrs, GroupNormAttrs) and attrs.num_groups == 1:
+        return Over(list(range(1, ndim)), {}, [channel])
     if isinstance(attrs, GroupNormAttrs):
         return Over(others, {channel: attrs.num_groups}, [channel])
     return Over(others, {}, [channel])
@@ -263,7 +269,8 @@ def _reference_mvn(attrs: MeanVarianceAttrs, data: Array) -> Array:
 def _register(
     name: str, inputs: tuple[str, ...], attrs: type[Attrs], compute_it: Callable[..., Tensor],
     reference: Callable[..., Array],
-    cases: list[Case], doc: str, by_rows: bool = True,
+    cases: list[Case], doc: str, schedule: Callable[[Kernel], None] = schedule_rows,
+    **rules: Any,
 ) -> None:
     register(OpRecord(
         f"nn.{name}",
@@ -274,10 +281,40 @@ def _register(
         compute=compute_it,
         reference=reference,
         pattern=OUT_ELEMWISE_FUSABLE,
-        schedules={"cpu": schedule_rows if by_rows else schedule_default},
+        schedules={"cpu": schedule},
         cases=cases,
         doc=doc,
+        **rules,
     ))
+
+
+def _one_group(norm: Call) -> RelayExpr | None:
+    """instance_norm(reshape(x, [batch, 1, -1])) -> reshape(group_norm(x)), of any layout"""
+    view, gamma, beta = norm.args
+    record = record_of(view)
+    attrs: Any = norm.attrs
+    if record is None or not record.is_view or not isinstance(view, Call):
+        return None
+    data, kind = tensor_type(view.args[0]), tensor_type(norm)
+    static = data.is_static and kind.is_static and data.ndim > kind.ndim == 3
+    if not static or attrs.axis not in (1, -2) or kind.shape[:2] != (data.shape[0], 1):
+        return None
+    wide = [call("repeat", part, repeats=data.shape[1], axis=0) for part in (gamma, beta)]
+    made = call(
+        "nn.group_norm", view.args[0], *wide, num_groups=1, epsilon=attrs.epsilon,
+        scale=attrs.scale and not _is_all(gamma, 1), center=attrs.center and not _is_all(beta, 0),
+    )
+    return call("reshape", made, newshape=kind.shape, allowzero=True)
+
+
+def _is_all(expr: RelayExpr, value: float) -> bool:
+    return isinstance(expr, Constant) and bool((to_numpy(expr.data) == value).all())
+
+
+def _schedule_groups(kernel: Kernel) -> None:
+    """Rows in the cache where a sample is one group, else the stages one by one."""
+    sums = [stage.op for stage in kernel.schedule.stages if getattr(stage.op, "reduce_axis", ())]
+    (schedule_rows if all(len(op.axis) == 1 for op in sums) else schedule_default)(kernel)
 
 
 _AFFINE = ("data", "gamma", "beta")
@@ -302,6 +339,7 @@ _register(
         Case(((2, 3, 6), (3,), (3,)), {"scale": False, "center": False}),
     ],
     "Every channel of every sample made to have mean 0 and variance 1; then gamma and beta.",
+    rewrites=[_one_group],
 )
 
 _register(
@@ -310,9 +348,10 @@ _register(
         Case(((2, 6, 4, 5), (6,), (6,)), {"num_groups": 3}),
         Case(((2, 4, 5, 6), (6,), (6,)), {"num_groups": 2, "axis": 3, "epsilon": 0.1}),
         Case(((2, 4, 5), (4,), (4,)), {"num_groups": 1, "scale": False}),
+        Case(((2, 4, 3, 35), (35,), (35,)), {"num_groups": 1, "axis": -1}),
     ],
     "Groups of channels of every sample made to have mean 0 and variance 1; then gamma and beta.",
-    by_rows=False,
+    schedule=_schedule_groups, layout=along_axis,
 )
 
 _register(

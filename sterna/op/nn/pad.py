@@ -9,15 +9,17 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, same_dim, show_shape
 from sterna.op.checks import map_dims, of_kind, tensor
-from sterna.op.dynamic import known, tensor_type, unknown_shape
+from sterna.op.dynamic import known, tensor_type, told_by_shape, unknown_shape
 from sterna.op.indexing import Index, as_index, dims_of, taken_from
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Call, RelayExpr, RelayExprLike, as_expr, const
+from sterna.relay.expr import Call, RelayExpr, RelayExprLike, Tuple, as_expr, const
 from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
+from sterna.relay.symbolic_values import is_extent, reads_open_shapes, symbolic_value
+from sterna.relay.symbols import simplified_dim
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
@@ -29,7 +31,7 @@ MODES = ("constant", "edge", "reflect", "symmetric", "wrap")
 class PadAttrs(Attrs):
     """Of nn.pad."""
 
-    pad_width: tuple[tuple[int, int], ...]
+    pad_width: tuple[tuple[Dim, Dim], ...]
     pad_mode: str = "constant"
 
     def normalize(self) -> None:
@@ -66,8 +68,10 @@ def _infer(attrs: PadAttrs, data: Type, pad_value: Type) -> TensorType:
     return TensorType(tuple(shape), kind.dtype)
 
 
-def _extent(dim: Dim, pair: tuple[int, int], mode: str, kind: TensorType) -> Dim:
+def _extent(dim: Dim, pair: tuple[Dim, Dim], mode: str, kind: TensorType) -> Dim:
     before, after = pair
+    if not isinstance(before, int) or not isinstance(after, int):
+        return map_dims(lambda d: _at_least_none(d + before + after), dim)
     if type(dim) is int and dim + before + after < 0:
         raise ValueError(f"pad_width {pair} takes more than the {dim} elements of a dimension")
     if type(dim) is int and dim == 0 and mode != "constant" and (before > 0 or after > 0):
@@ -75,6 +79,13 @@ def _extent(dim: Dim, pair: tuple[int, int], mode: str, kind: TensorType) -> Dim
             f"data of shape {show_shape(kind.shape)} has nothing to pad by {mode} with"
         )
     return map_dims(lambda d: d + before + after, dim)
+
+
+def _at_least_none(extent: Dim) -> Dim:
+    made = simplified_dim(extent)
+    if isinstance(made, int) or is_extent(made):
+        return made
+    return build.maximum(made, 0)
 
 
 # ---- where the border comes from ----
@@ -97,6 +108,8 @@ def _source(index: Expr, dim: Dim, mode: str, near: bool) -> Expr:
         left = build.select(index < 0, -shift - index, index)
         return build.select(index > last, last * 2 + shift - index, left)
     period = (last + shift) * 2
+    if type(dim) is not int:
+        period = build.maximum(period, 1)  # a single element is mirrored into itself
     inside = index % period
     return build.select(inside > last, period - shift - inside, inside)
 
@@ -131,10 +144,15 @@ def _unmoved(pad: Dim, out: TensorType, dims: list[Dim], axis: int) -> bool:
     return type(pad) is int and pad == 0 and same_dim(out.shape[axis], dims[axis])
 
 
+def _is_plain(pair: tuple[Dim, Dim]) -> bool:
+    """Whether a border is of known width."""
+    return all(isinstance(number, int) for number in pair)
+
+
 def _compute(attrs: PadAttrs, out: TensorType, data: Tensor, pad_value: Tensor) -> Tensor:
     before = [pair[0] for pair in attrs.pad_width]
     near = all(
-        type(dim) is int and max(pair) < dim
+        type(dim) is int and _is_plain(pair) and max(pair) < dim
         for pair, dim in zip(attrs.pad_width, dims_of(data), strict=True)
     )
     return _padded(
@@ -146,7 +164,7 @@ def _reference(attrs: PadAttrs, data: Array, pad_value: Array) -> Array:
     return _padded_array(data, attrs.pad_width, attrs.pad_mode, pad_value)
 
 
-def _padded_array(data: Array, width: Sequence[Sequence[int]], mode: Any, value: Array) -> Array:
+def _padded_array(data: Array, width: Sequence[Sequence[Any]], mode: Any, value: Array) -> Array:
     more = [(max(before, 0), max(after, 0)) for before, after in width]
     filled = {"constant_values": converted(value, DataType(str(data.dtype)))}
     wide = np.pad(data, more, mode, **(filled if mode == "constant" else {}))
@@ -159,7 +177,7 @@ def _padded_array(data: Array, width: Sequence[Sequence[int]], mode: Any, value:
 def _no_border(bordered: Call) -> RelayExpr | None:
     """nn.pad(x) by nothing -> x"""
     assert isinstance(bordered.attrs, PadAttrs)
-    wide = any(before or after for before, after in bordered.attrs.pad_width)
+    wide = any(not _is_plain(pair) or pair != (0, 0) for pair in bordered.attrs.pad_width)
     return None if wide else bordered.args[0]
 
 
@@ -241,8 +259,37 @@ def _compute_dyn(
 def _dyn_to_static(attrs: DynPadAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     width = known(args[1])
     if width is None:
+        width = _open_width(args[1])
+    if width is None:
         return None
     return call("nn.pad", args[0], args[2], pad_width=width, pad_mode=attrs.pad_mode)
+
+
+def _open_width(width: RelayExpr) -> tuple[tuple[Dim, Dim], ...] | None:
+    """Widths that are computed from extents."""
+    found = symbolic_value(width)
+    return None if found is None else tuple((before, after) for before, after in found)
+
+
+def _measured(attrs: DynPadAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """First cut by the widths below 0, then padded by those above: all are extents."""
+    data, width, value = args
+    if _open_width(width) is not None or reads_open_shapes(width):
+        return None
+    rank, zero = tensor_type(data).ndim, const(0, "int64")
+    wide = call("reshape", call("cast", width, dtype="int64"), newshape=(2 * rank,))
+    signed = [call("maximum", each, zero) for each in (call("negative", wide), wide)]
+    found = told_by_shape(call("concatenate", Tuple(tuple(signed)), axis=0))
+    if found is None:
+        return None
+    halves = [call("strided_slice", found, begin=(first,), end=(first + 2 * rank,))
+              for first in (0, 2 * rank)]
+    less, more = (call("reshape", half, newshape=(rank, 2)) for half in halves)
+    begin, after = (call("take", less, const(side, "int64"), axis=1) for side in (0, 1))
+    end = call("subtract", call("shape_of", data, dtype="int64"), after)
+    ones = const(np.ones(rank, np.int64))
+    cut = call("dyn.strided_slice", data, begin, end, ones)
+    return call("dyn.nn.pad", cut, more, value, pad_mode=attrs.pad_mode)
 
 
 register(OpRecord(
@@ -254,6 +301,7 @@ register(OpRecord(
     reference=lambda attrs, data, width, value: _padded_array(
         data, width.tolist(), attrs.pad_mode, value),
     to_static=_dyn_to_static,
+    measured=_measured,
     pattern=INJECTIVE,
     cases=[
         Case(((2, 3), np.array([[1, 2], [-1, 1]]), _VALUE)),

@@ -54,10 +54,13 @@ def _infer_hardmax(attrs: SoftmaxAttrs, data: Type) -> TensorType:
     return kind
 
 
+def _is_stepwise(attrs: SoftmaxAttrs) -> bool:
+    return isinstance(attrs, StepwiseSoftmaxAttrs) and attrs.stepwise
+
+
 def _rounding(attrs: SoftmaxAttrs, dtype: Any) -> Callable[[Any], Any]:
     """What becomes of each step's number: that of the data's type if steps are rounded."""
-    stepwise = isinstance(attrs, StepwiseSoftmaxAttrs) and attrs.stepwise
-    if not stepwise or wide(dtype) == dtype:
+    if not _is_stepwise(attrs) or wide(dtype) == dtype:
         return lambda number: number
     return lambda number: number.astype(dtype).astype(wide(dtype))
 
@@ -89,11 +92,12 @@ def _compute_softmax(name: str, reciprocal: bool) -> Any:
         )
         total = rows.reduced(te_sum, lambda i: power(*i), f"{name}_expsum")
         inverse = compute(total.shape, lambda *i: 1.0 / rounded(total(*i)), name=f"{name}_factor")
+        is_rounded = wide(data.dtype) != data.dtype and not _is_stepwise(attrs)
 
         def share(*i: Expr) -> Any:
             """A part of the whole, without a division for each: what is missing comes after."""
             whole, factor = rounded(total(*rows.row(i))), inverse(*rows.row(i))
-            if reciprocal:
+            if reciprocal or is_rounded:
                 return power(*i) * factor
             return bind(power(*i), lambda part: bind(
                 part * factor, lambda near: near + (part - near * whole) * factor))
@@ -148,7 +152,7 @@ def _reference(attrs: SoftmaxAttrs, data: Array) -> Array:
 
 
 def _rounding_of_arrays(attrs: SoftmaxAttrs, data: Array) -> Callable[[Array], Array]:
-    if not (isinstance(attrs, StepwiseSoftmaxAttrs) and attrs.stepwise):
+    if not _is_stepwise(attrs):
         return lambda array: array
     return lambda array: widened(array.astype(data.dtype), str(data.dtype))
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sterna.ir.types import Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.dynamic import tensor_type
+from sterna.op.qnn.repeated_channel import repeated_channel
 from sterna.op.quantization import expect_parameter, expect_zero_point, is_single, is_zero
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -127,10 +128,16 @@ class Product:
         low, high = int_range(DataType("int8"))
         if kind.dtype.bits != 8 or own.size == 0 or own.min() < low or own.max() > high:
             return None
+        repeated = (repeated_channel(attrs, data, own, target)
+                    if self.plain == "nn.conv2d" else None)
+        if repeated is not None:
+            data, attrs = repeated
+            kind = tensor_type(data)
         axes = None if self.summed is None else self.summed(attrs, kind.ndim)
         missing = 0 if axes is None else -own.shape[axes[1]] % GROUP
         turns = self.correct is not None and kind.dtype != (_preferred(target) or kind.dtype)
-        if not missing and not turns and weight.data.dtype == "int8" and is_zero(weight_zero):
+        changes = missing or turns or repeated is not None
+        if not changes and weight.data.dtype == "int8" and is_zero(weight_zero):
             return None
         if turns:
             data, data_zero = _with_other_sign(data, data_zero)

@@ -10,13 +10,13 @@ from sterna.ir.expr import FLOAT32, Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import of_kind, tensor
-from sterna.op.dynamic import known, open_dims, to_static
+from sterna.op.dynamic import known, open_dims, tensor_type, to_static, told_by_shape
 from sterna.op.tensor.convert import convert
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, RelayExprLike, const
-from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
 from sterna.relay.symbolic_values import is_extent
 from sterna.relay.symbols import simplified_dim
 from sterna.support.dtype import DataType
@@ -68,9 +68,13 @@ def _infer(attrs: ArangeAttrs) -> TensorType:
     return TensorType(((_open_length if is_open else _length)(*given),), attrs.dtype)
 
 
-def _steps(start: Expr, step: Expr, out: TensorType) -> Tensor:
+def _counting(dtype: DataType) -> DataType:
     """Narrow floats are counted in float32, so that the rounding of a step does not add up."""
-    kind = FLOAT32 if out.dtype.is_float and out.dtype.bits < 32 else out.dtype
+    return FLOAT32 if dtype.is_float and dtype.bits < 32 else dtype
+
+
+def _steps(start: Expr, step: Expr, out: TensorType) -> Tensor:
+    kind = _counting(out.dtype)
     first, each = convert(start, kind), convert(step, kind)
     made: Tensor = compute(
         out.shape,
@@ -151,6 +155,29 @@ def _infer_dyn(attrs: DynArangeAttrs, start: Type, stop: Type, step: Type) -> Te
     return TensorType((AnyDim(),), attrs.dtype)
 
 
+def _counted(attrs: DynArangeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """How many numbers there are is an extent; they are counted, and moved to where they lie."""
+    start, _, step = args
+    is_float = any(tensor_type(arg).dtype.is_float for arg in args)
+    if is_float:
+        wide = [call("cast", arg, dtype="float64") for arg in args]
+        steps = call("ceil", call("divide", call("subtract", wide[1], wide[0]), wide[2]))
+    else:
+        wide = [call("cast", arg, dtype="int64") for arg in args]
+        back = call("floor_divide", call("subtract", wide[0], wide[1]), wide[2])
+        steps = call("negative", back)
+    none = const(0, "float64" if is_float else "int64")
+    many = call("cast", call("maximum", steps, none), dtype="int64")
+    extent = told_by_shape(call("reshape", many, newshape=(1,)))
+    if extent is None:
+        return None
+    kind = _counting(attrs.dtype)
+    numbers = call("dyn.arange", const(0, "int64"), call("squeeze", extent, axis=(0,)),
+                   const(1, "int64"), dtype="int64")
+    moved = call("multiply", call("cast", numbers, dtype=kind), call("cast", step, dtype=kind))
+    return call("cast", call("add", call("cast", start, dtype=kind), moved), dtype=attrs.dtype)
+
+
 register(OpRecord(
     "dyn.arange",
     inputs=("start", "stop", "step"),
@@ -160,6 +187,7 @@ register(OpRecord(
     reference=lambda attrs, start, stop, step: _numbers(
         start.item(), stop.item(), step.item(), attrs.dtype),
     to_static=to_static("arange", ["start", "stop", "step"], _scalar),
+    measured=_counted,
     pattern=INJECTIVE,
     mixed_precision="never",
     cases=[

@@ -10,6 +10,7 @@ from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import broadcast_dims, of_kind, tensor
 from sterna.op.dynamic import (
     DimsLike,
+    by_extents,
     known_dims,
     length_of,
     open_dims,
@@ -114,6 +115,7 @@ register(OpRecord(
     compute=_compute,
     reference=lambda attrs, data, shape: np.broadcast_to(data, tuple(shape)),
     to_static=to_static("broadcast_to", "shape", open_dims),
+    measured=by_extents("dyn.broadcast_to"),
     pattern=INJECTIVE,
     cases=[Case(((3, 1), np.array([2, 3, 4])))],
     doc="broadcast_to a shape that is computed.",

@@ -8,7 +8,15 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import tensor
-from sterna.op.dynamic import DimsLike, length_of, open_dims, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import (
+    DimsLike,
+    by_extents,
+    length_of,
+    open_dims,
+    tensor_type,
+    to_static,
+    unknown_shape,
+)
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
@@ -105,6 +113,7 @@ register(OpRecord(
     reference=lambda attrs, value, shape: np.full(
         tuple(shape), converted(value, attrs.dtype)),
     to_static=to_static("full", "shape", open_dims),
+    measured=by_extents("dyn.full"),
     cases=[Case(((), np.array([2, 3])), {"dtype": "float32"})],
     doc="full of a shape that is computed.",
 ))
@@ -154,6 +163,7 @@ def _constant(name: str, value: int) -> None:
         compute=compute_it,
         reference=lambda attrs, shape: np.full(tuple(shape), value, numpy_dtype(attrs.dtype)),
         to_static=to_static(name, "shape", open_dims),
+        measured=by_extents(f"dyn.{name}"),
         cases=[Case((np.array([2, 3]),), {"dtype": "int32"})],
         doc=f"{name} of a shape that is computed.",
     ))

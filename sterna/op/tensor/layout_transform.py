@@ -7,6 +7,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import tensor
 from sterna.op.indexing import dims_of
+from sterna.op.tensor.transpose import moved_nothing
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr
@@ -76,6 +77,14 @@ def _twice(laid: Call) -> RelayExpr | None:
     return made if made.checked_type == laid.checked_type else None
 
 
+def _order(laid: Call) -> list[int] | None:
+    attrs: Any = laid.attrs
+    source, target = layout_of(attrs.src_layout), layout_of(attrs.dst_layout)
+    if source.is_blocked or target.is_blocked:
+        return None
+    return [source.primal.index(axis) for axis in target.primal]
+
+
 register(OpRecord(
     "layout_transform",
     inputs=("data",),
@@ -83,8 +92,9 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=_reference,
-    rewrites=[_same_layout, _twice],
+    rewrites=[_same_layout, _twice, moved_nothing],
     pattern=INJECTIVE,
+    order=_order,
     cases=[
         Case(((1, 4, 3, 5),), {"src_layout": "NCHW", "dst_layout": "NHWC"}),
         Case(((1, 8, 3, 2),), {"src_layout": "NCHW", "dst_layout": "NCHW4c"}),

@@ -10,14 +10,23 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
 from sterna.op.checks import tensor
-from sterna.op.dynamic import DimsLike, length_of, open_dims, tensor_type, to_static, unknown_shape
+from sterna.op.dynamic import (
+    DimsLike,
+    length_of,
+    open_dims,
+    tensor_type,
+    to_static,
+    told_by_shape,
+    unknown_shape,
+)
 from sterna.op.indexing import as_dims, dims_of, same_row, taken_from
 from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Call, RelayExpr, RelayExprLike
-from sterna.relay.op import INJECTIVE, Case, OpRecord, call, record_of, register
+from sterna.relay.expr import Call, RelayExpr, RelayExprLike, Tuple, const
+from sterna.relay.op import INJECTIVE, Case, Op, OpRecord, call, record_of, register
+from sterna.relay.requirements import Requirement, require
 from sterna.te import Tensor
 
 
@@ -176,6 +185,8 @@ def _checked(shape: tuple[Dim, ...], source: Sequence[Dim]) -> tuple[Dim, ...]:
             f"data of shape {show_shape(tuple(source))} has {have} elements; shape "
             f"{show_shape(shape)} has {want}"
         )
+    if isinstance(have, Expr) or isinstance(want, Expr):
+        require(Requirement(have, want, False, "the elements of a tensor in another shape"))
     return shape
 
 
@@ -262,6 +273,27 @@ def _infer_dyn(attrs: DynReshapeAttrs, data: Type, newshape: Type) -> TensorType
     return TensorType(unknown_shape(rank), tensor(data, "data").dtype)
 
 
+def _resolved(attrs: DynReshapeAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """The numbers that newshape means, where 0 copies an extent and -1 is found from the rest."""
+    data, newshape = args
+    if told_by_shape(newshape) is None:
+        return None
+    rank, count = tensor_type(data).ndim, length_of(newshape.checked_type, "newshape")
+    zero, one = const(0, "int64"), const(1, "int64")
+    numbers = call("cast", newshape, dtype="int64")
+    source = call("shape_of", data, dtype="int64")
+    if not attrs.allowzero and count and rank:
+        own = call("strided_slice", source, begin=(0,), end=(min(rank, count),))
+        if count > rank:
+            own = call("concatenate", Tuple((own, const(np.zeros(count - rank, np.int64)))), axis=0)
+        numbers = call("where", call("equal", numbers, zero), own, numbers)
+    is_found = call("equal", numbers, const(INFER, "int64"))
+    rest = call("prod", call("where", is_found, one, numbers))
+    found = call("floor_divide", call("prod", source), call("maximum", rest, one))
+    shape = told_by_shape(call("where", is_found, found, numbers))
+    return shape and Call(Op("dyn.reshape"), (data, shape), DynReshapeAttrs(allowzero=True))
+
+
 register(OpRecord(
     "dyn.reshape",
     inputs=("data", "newshape"),
@@ -271,6 +303,7 @@ register(OpRecord(
     reference=lambda attrs, data, newshape: data.reshape(
         resolve(newshape.tolist(), data.shape, attrs.allowzero)),
     to_static=to_static("reshape", "newshape", open_dims),
+    measured=_resolved,
     pattern=INJECTIVE,
     is_view=True,
     cases=[Case(((2, 3, 4), np.array([0, -1]))), Case(((1,), np.zeros(0, "int32")))],

@@ -10,16 +10,23 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import axis_of, expect_dim, tensor
-from sterna.op.dynamic import DimsLike, known_dims, length_of, open_dims
+from sterna.op.dynamic import (
+    DimsLike,
+    known_dims,
+    length_of,
+    open_dims,
+    tensor_type,
+    told_by_shape,
+)
 from sterna.op.indexing import Index, as_index, dims_of, taken_from
 from sterna.op.integer_rules import carried
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import Call, RelayExpr, RelayExprLike
+from sterna.relay.expr import Call, RelayExpr, RelayExprLike, const
 from sterna.relay.layout_rules import LayoutPlan, Operands
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, register
-from sterna.relay.symbolic_values import is_extent
+from sterna.relay.symbolic_values import is_extent, is_of_shapes
 from sterna.te import Tensor
 
 
@@ -321,6 +328,46 @@ def _dyn_reference(
         begin.tolist(), end.tolist(), steps, attrs.axes, attrs.slice_mode, data.ndim))
 
 
+def _gathered(attrs: DynStridedSliceAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
+    """The rows from the first one on, as many as there are by the numbers that are computed."""
+    data: RelayExpr = args[0]
+    if all(is_of_shapes(arg) for arg in args[1:]):
+        return None
+    begin, end, strides = (call("cast", arg, dtype="int64") for arg in args[1:])
+    axes = _dyn_axes(attrs, length_of(args[1].checked_type, "begin"), tensor_type(data).ndim)
+    zero, one = const(0, "int64"), const(1, "int64")
+    extent = call("take", call("shape_of", data, dtype="int64"), const(np.array(axes)), axis=0)
+    if attrs.slice_mode == "size":
+        begin = call("where", call("less", begin, zero), call("add", begin, extent), begin)
+        end = call("where", call("less", end, zero), extent, call("add", begin, end))
+        strides = call("ones_like", strides)
+    back = call("less", strides, zero)
+    lowest = call("where", back, const(-1, "int64"), zero)
+    highest = call("where", back, call("subtract", extent, one), extent)
+
+    def place(number: RelayExpr) -> RelayExpr:
+        number = call("where", call("less", number, zero), call("add", number, extent), number)
+        return call("minimum", call("maximum", number, lowest), highest)
+
+    firsts = place(begin)
+    span = call("subtract", firsts, place(end))
+    rows = call("negative", call("floor_divide", span, strides))
+    counts = told_by_shape(call("maximum", rows, zero))
+    if counts is None:
+        return None
+
+    def of_axis(numbers: RelayExpr, number: int) -> RelayExpr:
+        return call("squeeze", call(
+            "strided_slice", numbers, begin=(number,), end=(number + 1,)), axis=(0,))
+
+    for number, axis in enumerate(axes):
+        first, stride, count = (of_axis(each, number) for each in (firsts, strides, counts))
+        counted = call("dyn.arange", zero, count, one, dtype="int64")
+        where = call("add", first, call("multiply", counted, stride))
+        data = call("take", data, where, axis=axis, mode="clip")
+    return data
+
+
 def _to_static(attrs: DynStridedSliceAttrs, args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     read = open_dims if attrs.slice_mode == "end" else known_dims
     begin, end, strides = read(args[1]), read(args[2]), known_dims(args[3])
@@ -338,6 +385,7 @@ register(OpRecord(
     compute=_compute_dyn,
     reference=_dyn_reference,
     to_static=_to_static,
+    measured=_gathered,
     pattern=INJECTIVE,
     cases=[
         Case(((4, 7), np.array([1, 6]), np.array([9, -8]), np.array([2, -3]))),

@@ -9,7 +9,14 @@ import numpy as np
 from sterna.ir.expr import ExprLike
 from sterna.ir.types import Dim, TensorType, Type, same_dim
 from sterna.op.checks import axis_of, map_dims, tensor
-from sterna.op.dynamic import DimsLike, length_of, open_dims, to_static, unknown_shape
+from sterna.op.dynamic import (
+    DimsLike,
+    by_extents,
+    length_of,
+    open_dims,
+    to_static,
+    unknown_shape,
+)
 from sterna.op.indexing import Index, dims_of, is_one, taken_from, unravel
 from sterna.op.tensor.reshape import product
 from sterna.relay.arrays import Array
@@ -110,6 +117,7 @@ register(OpRecord(
     compute=_compute_tile,
     reference=lambda attrs, data, reps: np.tile(data, reps.tolist()),
     to_static=to_static("tile", "reps", open_dims),
+    measured=by_extents("dyn.tile"),
     pattern=INJECTIVE,
     cases=[Case(((2, 3), np.array([2, 1, 2])))],
     doc="tile so many times as is computed.",

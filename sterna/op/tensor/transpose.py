@@ -12,6 +12,7 @@ from sterna.op.indexing import Index, as_index, taken_from
 from sterna.op.integer_rules import transposed
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.axis_order import in_order_of
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.layout_rules import along_axis
 from sterna.relay.op import INJECTIVE, Case, OpRecord, call, is_call_of, register
@@ -68,6 +69,14 @@ def _twice(transposed: Call) -> RelayExpr | None:
     return call("transpose", data.args[0], axes=axes)
 
 
+def moved_nothing(moved: Call) -> RelayExpr | None:
+    """transpose(reshape(transpose(x))) whose elements lie as those of x -> reshape(x)"""
+    source = in_order_of(moved)
+    if source is None:
+        return None
+    return call("reshape", source, newshape=tensor_type(moved).shape, allowzero=True)
+
+
 register(OpRecord(
     "transpose",
     inputs=("data",),
@@ -75,9 +84,10 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=lambda attrs, data: data.transpose(_order(attrs.axes, data.ndim)),
-    rewrites=[_in_order, _twice],
+    rewrites=[_in_order, _twice, moved_nothing],
     integer=transposed,
     pattern=INJECTIVE,
+    order=_axes_of,
     cases=[
         Case(((2, 3, 4),)),
         Case(((2, 3, 4),), {"axes": (0, -1, 1)}),

@@ -18,6 +18,7 @@ from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType
 from sterna.relay.attributes import Attrs
+from sterna.relay.axis_order import is_view_with, viewed_with
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem
 from sterna.relay.layout_rules import rule_of
 from sterna.relay.op import AnyOp, rules_of
@@ -77,7 +78,8 @@ class Neighbourhood:
     contractions: list[Call] = field(default_factory=list)
     """Those that choose a layout."""
     moved: int = 0
-    """The elements of all tensors that come into it and go out of it."""
+    """The elements of all tensors that come into it and go out of it; less those that move as they
+    lie, and need not with their channels last."""
 
 
 def _costs(around: Neighbourhood, processor: Any) -> Any:
@@ -97,6 +99,7 @@ def neighbourhoods(func: Function) -> list[Neighbourhood]:
     joined = _Joined()
     made: dict[int, Neighbourhood] = {}
     across: dict[int, tuple[RelayExpr, int]] = {}
+    views = _views_of_channels_last(order)
     for expr in order:
         for part in getattr(expr, "operands", tuple)():
             if {id(expr), id(part)} <= inside:
@@ -113,8 +116,23 @@ def neighbourhoods(func: Function) -> list[Neighbourhood]:
     for expr, member in across.values():
         found = made.get(joined.find(member))
         if found is not None:
-            found.moved += _elements(expr)
+            found.moved += _elements(expr) * (-1 if id(expr) in views else 1)
     return list(made.values())
+
+
+def _views_of_channels_last(order: list[RelayExpr]) -> set[int]:
+    """Tensors that are made by moving channels, or that are read so, as tokens are."""
+    found: set[int] = set()
+    for expr in order:
+        kind = getattr(expr, "checked_type", None)
+        if isinstance(expr, Call) and isinstance(kind, TensorType):
+            found |= {id(expr)} if is_view_with(expr, _channels_last(kind.ndim)) else set()
+            found |= {id(source) for source in viewed_with(expr, _channels_last(4))}
+    return found
+
+
+def _channels_last(ndim: int) -> tuple[int, ...]:
+    return (0, *range(2, ndim), 1) if ndim > 1 else (0,)
 
 
 def lonely(func: Function) -> list[Neighbourhood]:

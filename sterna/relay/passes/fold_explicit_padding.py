@@ -25,5 +25,8 @@ def fold_explicit_padding(record: AnyOp, call: Call) -> RelayExpr | None:
     data, value = border.args
     if border.attrs["pad_mode"] != "constant" or not isinstance(value, Constant):
         return None
-    attrs = record.take_border(call.attrs, border.attrs["pad_width"], float(to_numpy(value.data)))
+    width = border.attrs["pad_width"]
+    if not all(isinstance(number, int) for pair in width for number in pair):
+        return None
+    attrs = record.take_border(call.attrs, width, float(to_numpy(value.data)))
     return None if attrs is None else Call(call.op, (data, *call.args[1:]), attrs)

@@ -34,10 +34,11 @@ MOST_COLUMNS = 8
 """Columns of a thread."""
 QUAD = 4
 """Numbers of 4 bytes that one load brings."""
-STEPS = ROW_BYTES // 16
-"""Of a block: the quads of a row in shared memory."""
-# Beyond so many sums a thread has no registers for what the epilogue reads.
-MOST_SUMS_BESIDE = 32
+STEPS = CHUNKS = ROW_BYTES // 16
+"""Of a block: the quads of a row in shared memory, whose order changes from row to row."""
+# Beyond so many sums a thread has no registers for what the epilogue reads, unless that is little:
+# so many numbers together.
+MOST_SUMS_BESIDE, MOST_HELD = 32, 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,20 @@ class Lanes:
     @staticmethod
     def of(ring: Ring) -> "Lanes":
         """Those of a tile."""
-        warps = ring.consumers * GROUP // WARP
+        lanes = ring.consumers * GROUP // WARP * HIGH
         across = -(-ring.columns // (WIDE * MOST_COLUMNS))
-        return Lanes(
-            across, ring.rows * across // (warps * HIGH), ring.columns // (WIDE * across)
-        )
+        while ring.rows * across % lanes:  # fewer warps are above each other
+            across *= 2
+        return Lanes(across, ring.rows * across // lanes, ring.columns // (WIDE * across))
 
-    def suits(self, product: Product, ring: Ring) -> bool:
-        """Whether columns that lie side by side are whole loads, and parts of sums whole quads."""
-        side_by_side = product.b.along_rows and self.columns % QUAD
-        return not side_by_side and self.rows * self.columns % (QUAD * ring.split) == 0
+    @property
+    def sums(self) -> int:
+        """Of a thread."""
+        return self.rows * self.columns
+
+    def suits(self, product: Product) -> bool:
+        """Whether columns that lie side by side are whole loads."""
+        return not (product.b.along_rows and self.columns % QUAD)
 
 
 class LaneKernel(WarpgroupKernel):
@@ -81,7 +86,9 @@ class LaneKernel(WarpgroupKernel):
 
     @property
     def sums_of_a_thread(self) -> int:
-        return self.lanes.rows * self.lanes.columns
+        """As many as parts of whole quads take: what is behind the last is 0."""
+        part = QUAD * self.ring.split if self.ring.split > 1 else 1
+        return -(-self.lanes.sums // part) * part
 
     @property
     def arrivals(self) -> int:
@@ -98,10 +105,31 @@ class LaneKernel(WarpgroupKernel):
         for number in range(self.sums_of_a_thread):
             sums[number] = build.const(0.0, "float32")
         with ib.new_scope():
-            self._multiply_blocks(sums, results)
+            if self.blocks == 1:
+                self._multiply_steps(sums, results)
+            else:
+                self._multiply_blocks(sums, results)
         if ring.split > 1:
             results.exchange(sums)
         results.store()
+
+    def _multiply_steps(self, sums: BufferVar, results: "LaneResults") -> None:
+        """The only block, two steps at a time.
+
+        Were all steps written out, products would be moved behind all loads, to where their sums
+        are stored; no thread has registers for so many numbers.
+        """
+        ib, stage = self.ib, build.const(0)
+        even, odd = (_Quads(self, results, name) for name in ("even", "odd"))
+        ib.emit(mbarrier_wait(self.full, stage))
+        even.load(stage, 0)
+        pairs = -(-min(self.product.depth, STEPS * QUAD) // (2 * QUAD))
+        with ib.for_range(0, pairs, name="pair", annotations={ROLLED: 1}) as pair:
+            odd.load(stage, pair * 2 + 1)
+            even.multiply(sums)
+            # What is loaded behind the last step is not multiplied.
+            even.load(stage, pair * 2 + 2)
+            odd.multiply(sums)
 
     def _multiply_blocks(self, sums: BufferVar, results: "LaneResults") -> None:
         """All blocks: each step is loaded while the one before is multiplied."""
@@ -134,7 +162,7 @@ class _Quads:
         self.a = ib.allocate("float32", (rows * QUAD,), name=f"{name}_a", scope="local")
         self.b = ib.allocate("float32", (columns * QUAD,), name=f"{name}_b", scope="local")
 
-    def load(self, stage: Expr, step: int) -> None:
+    def load(self, stage: Expr, step: int | Expr) -> None:
         """Four steps of a block in a stage."""
         kernel, results = self.kernel, self.results
         ib, ring = kernel.ib, kernel.ring
@@ -153,7 +181,7 @@ class _Quads:
             at = (begin ^ (step * 16)) + column * WIDE * ROW_BYTES
             ib.emit(load_quad(self.b[column * QUAD], at))
 
-    def _load_beside(self, begin: Expr, step: int) -> None:
+    def _load_beside(self, begin: Expr, step: int | Expr) -> None:
         """Columns that lie side by side, four at a time."""
         own = self.kernel.lanes.columns
         for number in range(QUAD):
@@ -176,6 +204,7 @@ class LaneResults(Results):
 
     kernel: LaneKernel
     most_beside = MOST_SUMS_BESIDE
+    most_held = MOST_HELD
 
     def __init__(self, kernel: LaneKernel, sums: BufferVar, warp: Expr) -> None:
         super().__init__(kernel, sums, warp)
@@ -186,7 +215,8 @@ class LaneResults(Results):
         self.left = ib.let("left", warp % lanes.across * (WIDE * lanes.columns))
         rows = [self.up, self.up + HIGH]
         self.row_places = [
-            ib.let("row_place", (self.top + row) * ROW_BYTES + row * 16) for row in rows
+            ib.let("row_place", (self.top + row) * ROW_BYTES + (self.top + row) % CHUNKS * 16)
+            for row in rows
         ]
         """Where the first two rows of a thread begin in a stage, in the order of their chunks."""
         first = self.left if kernel.product.b.along_rows else self.left + self.along
@@ -199,14 +229,25 @@ class LaneResults(Results):
     def count(self) -> int:
         return self.kernel.sums_of_a_thread // self.ring.split
 
+    @property
+    def has_whole_parts(self) -> bool:
+        """Whether all parts of a thread's sums are whole quads."""
+        return self.kernel.sums_of_a_thread == self.kernel.lanes.sums
+
+    @property
+    def is_whole(self) -> bool:
+        return super().is_whole and self.has_whole_parts
+
     def place(self, number: int) -> tuple[Expr, Expr]:
-        """The row and the column of a sum."""
+        """The row and the column of a sum; the row behind the last where there is no sum."""
         kernel, lanes = self.kernel, self.kernel.lanes
         among: Expr = build.const(number)
         if self.ring.split > 1:
             among = among + kernel.rank * self.count
         which = among // lanes.rows
         row = kernel.row + self.top + self.up + among % lanes.rows * HIGH
+        if not self.has_whole_parts:
+            row = build.select(among < lanes.sums, row, build.const(self.product.rows))
         column = kernel.column + self.left
         if kernel.product.b.along_rows:
             beside = WIDE * QUAD

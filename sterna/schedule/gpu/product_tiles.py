@@ -25,6 +25,8 @@ SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
 MOST_IN_CLUSTERS = 104
 """Blocks that run in clusters of more than two: of more, some wait for room in one place."""
+MOST_BY_LANES = 120
+"""The same of clusters of four by lanes, which leave other blocks room."""
 LEAST_TO_STAY = 128
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
 THRICE = 3
@@ -33,8 +35,8 @@ AHEAD = (8, 16)
 """Tiles down the result whose data is rounded ahead of their products."""
 MOST_TURNED = 256
 """Rows of products that turned tiles are offered for."""
-PROCESSORS = 132
-"""Of the device: an H100's."""
+PROCESSORS, PROCESSOR_BYTES = 132, 227 * 1024
+"""Of the device, an H100's, and the shared memory of each."""
 
 # By measurement on an H200, in microseconds: one block of a sum for each tile that is offered, by
 # Tensor Cores and by lanes; what 64 x 64 results of a tile take, and what their parts take to be
@@ -43,11 +45,14 @@ _BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {
     (64, 32): 0.5, (64, 48): 0.69, (64, 64): 0.87, (64, 96): 1.28, (128, 128): 2.9,
+    (40, 64): 0.62, (40, 96): 0.85, (40, 128): 1.1, (56, 64): 0.79,
 }
 _WARPS_BLOCK_TIME = {(64, 64): 0.3, (64, 128): 0.45, (128, 128): 0.8}
 _TILE_TIME, _START_TIME = 0.1, 1.5
-# What is left of a block's time by lanes where two blocks share a processor.
+# What is left of a block's time by lanes where two blocks share a processor. Where there is room
+# for more of them than that, or for two where one would do, some processors get more than others.
 _SHARED_TIME = 0.87
+_UNEVEN_TIME, _UNEVEN_WAVE, _MOST_TOGETHER = 1.25, 0.68, 4
 # Of products in one wave: what a step takes at least, what 64 x 64 products of a block take, what
 # all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
@@ -182,7 +187,7 @@ def _blocks(product: Product, ring: Ring) -> int:
 def _suits_split(product: Product, ring: Ring) -> bool:
     """Whether threads have whole parts of sums, which are long enough, and clusters find room."""
     by_lanes = product.by_lanes(ring)
-    if by_lanes and not Lanes.of(ring).suits(product, ring):
+    if by_lanes and not Lanes.of(ring).suits(product):
         return False
     if ring.split == 1:
         return True
@@ -192,6 +197,8 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
     most = PROCESSORS if ring.split == 2 and (ring.wide or by_lanes) else MOST_IN_CLUSTERS
+    if by_lanes and ring.split == 4:
+        most = MOST_BY_LANES
     if not by_lanes and ring.own_columns % 8:
         return False
     return whole and _blocks(product, ring) <= most
@@ -215,6 +222,13 @@ def microseconds(product: Product, ring: Ring) -> float:
     each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
+    turns = float(waves)
+    if product.by_lanes(ring):
+        together = min(_MOST_TOGETHER, PROCESSOR_BYTES // ring.shared_bytes)
+        if waves == 1 and together > 1:
+            each *= _UNEVEN_TIME
+        elif waves > 1 and together > 2:
+            turns += (together - 2) * _UNEVEN_WAVE
     exchanged = 0.0
     if ring.split > 1:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
@@ -223,7 +237,7 @@ def microseconds(product: Product, ring: Ring) -> float:
     # Data that comes from outside has none in front; tiles by lanes leave another block room.
     if (ring.wide and not ring.turned) or (product.by_lanes(ring) and blocks > PROCESSORS):
         wanted = 4
-    return _START_TIME + waves * (each + exchanged) + 0.01 * abs(ring.stages - wanted)
+    return _START_TIME + turns * (each + exchanged) + 0.01 * abs(ring.stages - wanted)
 
 
 def are_whole(count: int, kind: DataType) -> bool:

@@ -10,12 +10,13 @@ and behind the last one are single elements of some of the threads.
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 from sterna.arith import substitute
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, Max, Var
+from sterna.ir.expr import Add, Call, Cast, Expr, Max, Sub, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.ir.visitor import Rewriter
 from sterna.schedule.choose import choose
@@ -43,10 +44,12 @@ BLOCK, BUSY = 128, 264
 REGISTERS, BESIDE = 65536, 28
 # Elements of a row that a thread holds: what is read, and what is made of it.
 MOST_HELD = 32
-# Vectors that a thread has under way where rows are read again.
-AT_ONCE = 8
+# Elements that a thread has under way where rows are read again.
+AT_ONCE = 32
 # Cycles that it takes to hand a value on, and for warps of a block to meet.
 HAND_ON, MEET, EACH = 4, 40, 10
+# How much more work takes where no other block of a processor waits for memory meanwhile.
+ALONE = 1.3
 # Vectors of each lane of a warp from which on rows need not begin at whole ones.
 SHIFTED_VECTORS = 1
 # Shared memory that sums take beside a row.
@@ -92,11 +95,23 @@ class Share:
         return -(-self.most // self.threads)
 
     @property
+    def registers(self) -> int:
+        """Of all threads of a row that registers keep."""
+        return (self.own * self.lanes + BESIDE) * self.threads
+
+    @property
+    def at_once(self) -> int:
+        """Vectors of one thread that are under way where registers do not keep a row."""
+        return max(1, AT_ONCE // self.lanes)
+
+    @property
     def cost(self) -> float:
         """Cycles of all threads for a row: what each does of its own, and joining it."""
         steps = int(math.log2(min(self.threads, WARP)))
         joined = HAND_ON * steps + (MEET if self.threads > WARP else 0)
         times = {REGISTERS_HAVE: 1.0, SHARED_HAS: 1.5, READ_AGAIN: 3.0}[self.kept]
+        if self.held and 2 * self.registers > REGISTERS:
+            times = ALONE
         return self.threads * (self.own * self.lanes * EACH * times + 2 * joined)
 
     def __str__(self) -> str:
@@ -119,6 +134,17 @@ class _Piece:
     """Whether the row has it, where not all rows do."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Vectors of a row that all threads have at once."""
+
+    first: Expr
+    count: int
+    """Of each thread."""
+    is_ragged: bool
+    """Whether some rows end before it does."""
+
+
 def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) -> Tensor | None:
     """The statements of a kernel of rows for a GPU with shuffles; None if it is no such kernel."""
     if len(outputs) != 1 or not has_shuffles(target):
@@ -134,7 +160,8 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
     kinds = [*(t.dtype for t in held), *([outputs[0].dtype] if program.is_element else [])]
     if not held or any(kind.bits < 8 for kind in kinds):
         return None
-    share = _share_of(length, kinds, rows, _room_of(program, held, target))
+    shifts = rows * length < 1 << 31 and not _reads_beside(program, held)
+    share = _share_of(length, kinds, _room_of(program, held, target), shifts)
     counts = [n for n in (16, 8, 4, 2, 1) if n * share.threads <= max(2 * BLOCK, share.threads)]
     together = choose(
         "rows of a block", counts, lambda n: abs(math.log2(BLOCK / (n * share.threads)))
@@ -175,17 +202,32 @@ def _room_of(
     return most // sum(tensor.dtype.bytes for tensor in held)
 
 
-def _share_of(length: int, kinds: Sequence[DataType], rows: int, room: int) -> Share:
+def _reads_beside(program: RowProgram, held: Sequence[Tensor]) -> bool:
+    """Whether arrays are read along a row that have no rows, such as the scales of a norm: where
+    rows begin inside of vectors, theirs do not, and lanes would read elements far apart."""
+    found = False
+
+    def note(node: object) -> None:
+        nonlocal found
+        if isinstance(node, ProducerLoad) and node.tensor not in held:
+            used = {var for index in node.indices for var in variables_in(index)}
+            found = found or not used.isdisjoint(program.inner)
+
+    post_order(program.result, note)
+    return found
+
+
+def _share_of(length: int, kinds: Sequence[DataType], room: int, may_shift: bool) -> Share:
     """Who has a row of so many elements; several arrays of a row take as many registers."""
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
-    shifts = length >= SHIFTED_VECTORS * WARP * lanes and rows * length < 1 << 31
+    shifts = may_shift and length >= SHIFTED_VECTORS * WARP * lanes
     while lanes > 1 and length % lanes and not shifts:
         lanes //= 2
     counts = [n for n in LANES if n >= WARP or length % lanes == 0]
     fitting = [
         share for threads in counts
         if (share := Share(threads, lanes, length, REGISTERS_HAVE)).own * lanes <= MOST_HELD
-        and (share.own * lanes + BESIDE) * threads <= REGISTERS
+        and share.registers <= REGISTERS
     ]
     # Two blocks of a processor take turns at memory where both have room.
     for threads, most in ((LANES[-2], room // 2), (LANES[-1], room)):
@@ -249,7 +291,7 @@ class _Writer:
             row = ib.let("near", build.minimum(row, self.count - 1))
         self.known = dict(zip(program.outer, _unravelled(row, program.rows), strict=True))
         self._number_vectors(row)
-        window = share.own if share.held else AT_ONCE
+        window = share.own if share.held else share.at_once
         self.window = self._windows("local", (window, share.lanes))
         self.single = self._windows("local", (1, 1)) if share.is_shifted else {}
         self.shared = {}
@@ -260,8 +302,12 @@ class _Writer:
             self._over_row(self._fetch)
         elif share.is_shifted:
             self._fetch(self._single())
-        for step in program.sums:
-            self._sum(step)
+        steps = list(program.sums)
+        while steps:
+            if not share.held and len(steps) > 1 and is_sum_of_powers(*steps[:2]):
+                self._sum_powers(steps.pop(0), steps.pop(0))
+            else:
+                self._sum(steps.pop(0))
             self.is_read = True
         if program.is_element:
             self.made = ib.allocate(
@@ -309,13 +355,18 @@ class _Writer:
             for rest in range(whole, share.own):
                 each(self._vector(build.const(rest), build.const(rest * share.threads), True))
             return
-        every = share.threads * AT_ONCE
+        self._over_parts(lambda part: self._each_of(part, each))
+
+    def _over_parts(self, do: Callable[[_Part], None]) -> None:
+        """Each part of a row that registers do not keep, once it is read."""
+        share, ib = self.share, self.ib
+        every = share.threads * share.at_once
         whole = share.least // every
         with ib.for_range(0, whole, name="part") as part:
-            self._part(each, part * every, AT_ONCE, False)
+            self._read(_Part(part * every, share.at_once, False), do)
         for first in range(whole * every, share.most, every):
             count = -(-min(every, share.most - first) // share.threads)
-            self._part(each, build.const(first), count, True)
+            self._read(_Part(build.const(first), count, True), do)
 
     def _vector(self, own: Expr, first: Expr, is_ragged: bool) -> _Piece:
         """The vector of a thread, behind so many of the row."""
@@ -331,20 +382,17 @@ class _Writer:
         place = build.select(self.lane < self.before, self.lane, behind)
         return _Piece(build.const(0), None, place, 1, behind < share.length)
 
-    def _part(
-        self, each: Callable[[_Piece], None], first: Expr, count: int, is_ragged: bool
-    ) -> None:
-        """A part of a row that registers do not keep: what is under way at once."""
+    def _each_of(self, part: _Part, each: Callable[[_Piece], None], kind: str = "unroll") -> None:
+        """Each vector of a part."""
+        with self.ib.for_range(0, part.count, name="own", kind=kind) as own:
+            each(self._vector(own, part.first + own * self.share.threads, part.is_ragged))
 
-        def vectors(do: Callable[[_Piece], None]) -> None:
-            with self.ib.for_range(0, count, name="own", kind="unroll") as own:
-                do(self._vector(own, first + own * self.share.threads, is_ragged))
-
-        vectors(self._fetch)
+    def _read(self, part: _Part, do: Callable[[_Part], None]) -> None:
+        """What is under way at once, and what is done with it."""
+        self._each_of(part, self._fetch)
         if self.shared and not self.is_read:
-            with self.ib.for_range(0, count, name="own") as own:
-                self._keep(self._vector(own, first + own * self.share.threads, is_ragged))
-        vectors(each)
+            self._each_of(part, self._keep, kind="serial")
+        do(part)
 
     def _fetch(self, piece: _Piece) -> None:
         if piece.number is None:
@@ -417,23 +465,81 @@ class _Writer:
     # ---- sums ----
 
     def _sum(self, step: RowSum) -> None:
-        ib, dtype = self.ib, step.value.dtype
-        join, kind = _joining(step)
+        ib, (join, kind) = self.ib, _joining(step)
         total = ib.allocate(str(kind), (1,), name=f"{step.name}.own", scope="local")
         total[0] = build.cast(kind, step.combiner.identity[0])
 
         def add(piece: _Piece) -> None:
-            with ib.for_range(0, piece.lanes, name="lane", kind="unroll") as lane:
-                place = piece.place + lane
-                if piece.is_one is not None:
-                    place = build.minimum(place, self.share.length - 1)
-                at = self._inner(place)
+            there = nullcontext() if piece.is_one is None else ib.if_scope(piece.is_one)
+            with there, ib.for_range(0, piece.lanes, name="lane", kind="unroll") as lane:
+                at = self._inner(piece.place + lane)
                 value = build.cast(kind, self._value(step.source, self._kept(piece, lane), at))
-                joined = join(total[0], value)
-                is_one = piece.is_one
-                total[0] = joined if is_one is None else build.select(is_one, joined, total[0])
+                total[0] = join(total[0], value)
 
         self._over_row(add)
+        self._join_all(step, total)
+
+    def _sum_powers(self, largest: RowSum, powers: RowSum) -> None:
+        """Powers of e less the largest are summed while a row is read: less what is the largest so
+        far. What was summed before shrinks where that grows (online softmax)."""
+        ib = self.ib
+        most, total, base = (
+            ib.allocate("float32", (1,), name=f"{powers.name}.{name}", scope="local")
+            for name in ("most", "own", "base")
+        )
+        most[0], total[0] = build.const(-math.inf, FLOAT), build.const(0, FLOAT)
+
+        def value(step: RowSum, piece: _Piece, lane: Expr) -> Expr:
+            at = self._inner(piece.place + lane)
+            return build.cast(FLOAT, self._value(step.source, self._kept(piece, lane), at))
+
+        def each(piece: _Piece, do: Callable[[Expr], None]) -> None:
+            there = nullcontext() if piece.is_one is None else ib.if_scope(piece.is_one)
+            with there, ib.for_range(0, piece.lanes, name="lane", kind="unroll") as lane:
+                do(lane)
+
+        def grow(piece: _Piece) -> None:
+            def one(lane: Expr) -> None:
+                most[0] = larger(most[0], value(largest, piece, lane))
+
+            each(piece, one)
+
+        def shrink(before: Expr) -> None:
+            # Where nothing counts yet, 0 stands for the largest: -inf less -inf is no number.
+            is_none = most[0].equal(build.const(-math.inf, FLOAT))
+            base[0] = build.select(is_none, build.const(0, FLOAT), most[0])
+            total[0] = total[0] * self._power(before - base[0])
+            self.known[largest.value] = build.cast(largest.value.dtype, base[0])
+
+        def add(piece: _Piece) -> None:
+            def one(lane: Expr) -> None:
+                total[0] = total[0] + value(powers, piece, lane)
+
+            each(piece, one)
+
+        def step(over: Callable[[Callable[[_Piece], None]], None]) -> None:
+            with ib.new_scope():
+                before = ib.let("before", most[0])
+                over(grow)
+                shrink(before)
+                over(add)
+
+        if self.share.is_shifted:
+            step(lambda do: do(self._single()))
+        self._over_parts(lambda part: step(lambda do: self._each_of(part, do)))
+        own = ib.let("own_most", most[0])
+        self._join_all(largest, most)
+        total[0] = total[0] * self._power(own - build.cast(FLOAT, self.known[largest.value]))
+        self._join_all(powers, total)
+
+    def _power(self, of: Expr) -> Expr:
+        """e to a number."""
+        made = Call(FLOAT, "exp", (of,))
+        return _Quick().rewrite(made) if self.is_narrow else made
+
+    def _join_all(self, step: RowSum, total: BufferVar) -> None:
+        """What all threads of a row have, as one number that each of them knows."""
+        ib, (join, kind) = self.ib, _joining(step)
         self._join(total, join, min(self.share.threads, WARP))
         if self.warps > 1:
             parts = ib.allocate(
@@ -444,7 +550,7 @@ class _Writer:
             ib.emit(barrier())
             total[0] = parts[self.place_in_block, self.lane % self.warps]
             self._join(total, join, self.warps)
-        self.known[step.value] = ib.let(step.name, build.cast(dtype, total[0]))
+        self.known[step.value] = ib.let(step.name, build.cast(step.value.dtype, total[0]))
 
     def _join(self, total: BufferVar, join: Callable[[Expr, Expr], Expr], lanes: int) -> None:
         """What neighbouring lanes have, as one number that each of them has."""
@@ -484,6 +590,26 @@ class _Writer:
         )
 
 
+def is_sum_of_powers(largest: RowSum, powers: RowSum) -> bool:
+    """Whether one step is the largest number of rows, and the next sums e to them less that."""
+
+    def bare(expr: Expr) -> Expr:
+        return bare(expr.value) if isinstance(expr, Cast) else expr
+
+    def is_float(step: RowSum) -> bool:
+        return step.value.dtype.is_float and step.value.dtype.bits <= FLOAT.bits
+
+    power = powers.source
+    if not (isinstance(power, Call) and power.op == "exp" and isinstance(power.args[0], Sub)):
+        return False
+    less = power.args[0]
+    return (
+        isinstance(largest.combiner.result[0], Max) and is_float(largest)
+        and isinstance(powers.combiner.result[0], Add) and powers.value.dtype == FLOAT
+        and bare(less.b) is largest.value and str(bare(less.a)) == str(bare(largest.source))
+    )
+
+
 def _joining(step: RowSum) -> tuple[Callable[[Expr, Expr], Expr], DataType]:
     """How two sums become one, and in which type: the largest of narrow floats is one of wide."""
     combiner = step.combiner
@@ -505,7 +631,10 @@ class _Quick(Rewriter):
     def visit_Call(self, call: Call) -> Expr:
         kept = self.rewrite_children(call)
         if call.op == "exp" and call.dtype.element == FLOAT and call.dtype.lanes == 1:
-            return flushed_exp2(kept.args[0] * build.const(1 / math.log(2), FLOAT))
+            factor, power = build.const(1 / math.log(2), FLOAT), kept.args[0]
+            if isinstance(power, Sub):  # the second is the row's: one instruction is left of it
+                return flushed_exp2(power.a * factor - power.b * factor)
+            return flushed_exp2(power * factor)
         made: Expr = kept
         return made
 

@@ -3,6 +3,7 @@
 What the epilogue reads is loaded before the first product is done, as far as there are registers.
 """
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from sterna.ir import build
@@ -50,6 +51,8 @@ class Results:
     """
 
     most_beside = MOST_SUMS_BESIDE
+    most_held = MOST_SUMS_BESIDE
+    """With what is read, where there are more sums."""
     has_pairs = True
     """Whether sums of even numbers have the next one to their right."""
 
@@ -104,6 +107,12 @@ class Results:
         """The rows and columns of the result."""
         return self.product.rows, self.product.columns
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether all of a tile lies within the result."""
+        rows, columns = self.product.rows, self.product.columns
+        return rows % self.ring.rows == 0 and columns % self.ring.columns == 0
+
     def place(self, number: int) -> tuple[Expr, Expr]:
         """The row and the column of the result where a sum belongs."""
         row = self.first + self.lane // 4 + 8 * (number // 2 % 2)
@@ -111,9 +120,9 @@ class Results:
 
     def element(self, number: int) -> Expr:
         """What is stored where a sum was: in float32 where that is rounded to 16 bits last."""
-        kernel, product = self.kernel, self.product
+        kernel = self.kernel
         (row, column), (rows, columns) = self.place(number), self.extents()
-        if product.rows % self.ring.rows or product.columns % self.ring.columns:
+        if not self.is_whole:
             row, column = build.minimum(row, rows - 1), build.minimum(column, columns - 1)
         value = build.cast(kernel.kind, self.sums[number])
         places = places_of(row + kernel.batch * rows, kernel.outer)
@@ -122,11 +131,13 @@ class Results:
 
     def load_reads(self) -> None:
         """Load what the epilogue reads, before there are sums."""
-        if self.kernel.finish is None or self.count > self.most_beside:
+        if self.kernel.finish is None:
             return
         found: dict[tuple[int, str], BufferLoad] = {}
         for number in range(self.count):
             _Reads(found).rewrite(self.element(number))
+        if self.count > self.most_beside and self.count + len(found) > self.most_held:
+            return
         if self.kernel.dependent and found:
             self.ib.emit(wait_for_grids())
         by_kind: dict[str, list[tuple[int, str]]] = {}
@@ -163,7 +174,8 @@ class Results:
         rows, columns = self.extents()
         for number in range(0, self.count, 2 if at_once else 1):
             row, column = self.place(number)
-            with ib.if_scope(all_of(row < rows, column < columns)):
+            inside = all_of(row < rows, column < columns)
+            with nullcontext() if self.is_whole else ib.if_scope(inside):
                 to = kernel.out[(row + kernel.batch * rows) * columns + column]
                 if not at_once:
                     ib.emit(kernel.out.buffer.vstore(to.indices, self.final(number)))

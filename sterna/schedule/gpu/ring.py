@@ -38,7 +38,7 @@ class Ring:
     @property
     def consumers(self) -> int:
         """Groups of four warps that multiply."""
-        return self.rows // GROUP_ROWS
+        return -(-self.rows // GROUP_ROWS)
 
     @property
     def threads(self) -> int:
@@ -88,8 +88,10 @@ class Ring:
 
     @property
     def sent_bytes(self) -> int:
-        """What a block gets of all parts of sums, of which it adds up its own columns."""
-        return self.rows * self.columns * 4 if self.split > 1 else 0
+        """What a block gets of all parts of sums, of which it adds up its own: whole quads."""
+        threads = self.consumers * GROUP
+        quads = -(-self.rows * self.columns // (threads * 4 * self.split))
+        return quads * 16 * threads * self.split if self.split > 1 else 0
 
     @property
     def own_columns(self) -> int:

@@ -36,6 +36,8 @@ SHORTEST = 8
 # Blocks that keep a device busy, and what a piece of a row costs beside its bytes.
 BUSY, PIECE_BYTES = 264, 32
 MOST_LOADS = 64
+THREADS_OF_ELEMENTS = 256
+"""Of a block that moves single elements: each has many under way, and several blocks take turns."""
 WORD_BYTES = 4
 """What a bank of shared memory gives at once."""
 
@@ -208,7 +210,10 @@ class _Writer:
         # Rows differ by a word at least where they are turned: threads read different banks.
         self.spread = max(1, WORD_BYTES // widest // self.read_lanes)
         elements = tile.along_read * tile.along_write
-        self.threads = min(limits.threads, elements // max(self.read_lanes, self.write_lanes))
+        most = limits.threads
+        if min(self.read_lanes, self.write_lanes) == 1:
+            most = min(most, THREADS_OF_ELEMENTS)
+        self.threads = min(most, elements // max(self.read_lanes, self.write_lanes))
 
     def tensor(self) -> Tensor:
         """The result."""

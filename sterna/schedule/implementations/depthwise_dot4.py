@@ -13,13 +13,15 @@ from sterna.schedule.depthwise_bytes_kernel import (
     packed_shape,
     rows_together,
     unpack_rows,
+    zips_rows,
 )
 from sterna.schedule.dot4 import GROUP, INT32
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
 
-# With fewer lanes it costs more to bring rows together than their products, for one row of results.
+# With fewer lanes it costs more to bring rows together than their products, for one row of results,
+# unless whole registers of the rows are zipped.
 LEAST_LANES = 8
 
 
@@ -41,7 +43,9 @@ class DepthwiseDot4(PackedImplementation):
         lanes = processor.lanes(INT32)
         if not processor.has_dot4 or not self.suits(made):
             return []
-        if made.outputs % lanes or lanes * rows_together(made) < LEAST_LANES:
+        if made.outputs % lanes:
+            return []
+        if lanes * rows_together(made) < LEAST_LANES and not zips_rows(made, lanes):
             return []
         each = (made.window[1] + GROUP / rows_together(made)) / DOTS
         cycles = made.pixels * made.outputs / lanes * each / processor.threads

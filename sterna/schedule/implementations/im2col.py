@@ -17,7 +17,7 @@ from sterna.relay.op import call as call_of
 from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.cost import KERNEL, STREAMED, arriving, regions
-from sterna.schedule.im2col_kernel import Im2colKernel, as_lines
+from sterna.schedule.im2col_kernel import Im2colKernel, as_lines, vector_of_line
 from sterna.schedule.implementation import (
     Arranged,
     Candidate,
@@ -34,6 +34,8 @@ from sterna.te import Tensor
 WIDEST = 4
 # Cycles in which a vector of neighbours is copied into a panel, and a number from among others.
 COPIED, PICKED = 2.0, 1.5
+# Cycles in which a vector of every second one is copied, and lines of a panel in the first cache.
+COPIED_APART, LEAST_LINES = 3.0, 4
 # Sums of fewer products than these hardly use what is loaded.
 LEAST_PRODUCTS = 4
 
@@ -76,7 +78,8 @@ class Im2col(PackedImplementation):
         outputs = made.outputs // made.groups
         found = tiles(processor, outputs, math.prod(lines.result))
         tile = choose("tile", list(found), found.__getitem__)
-        panel = panel_of(lines, tile, processor)
+        by_lines = copies_lines(lines, tile.columns, processor)
+        panel = panel_of(lines, tile, processor, by_lines)
         pieces = made.batch * made.groups * -(-_extent(lines) // panel)
         blocks = -(-outputs // tile.rows)
         shares = choose(
@@ -86,12 +89,15 @@ class Im2col(PackedImplementation):
         return Plan.of(
             self.name, rows=tile.rows, columns=tile.columns, panel=panel, shares=shares,
             lanes=processor.lanes(FLOAT32), by_lanes=int(processor.by_element_fma),
+            by_lines=int(by_lines),
         )
 
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         for name in ("rows", "columns", "panel", "shares", "lanes"):
             if plan.integer(name) < 1:
                 raise ValueError(f"{name} should be at least 1")
+        if plan.integer("by_lines") not in (0, 1):
+            raise ValueError("by_lines should be 0 or 1")
         if plan.integer("columns") % plan.integer("lanes"):
             raise ValueError("lanes should divide columns")
         rows = plan.integer("rows")
@@ -191,15 +197,30 @@ def _extent(lines: Contraction) -> int:
     return lines.result[1] if lines.result[0] == 1 else lines.result[0]
 
 
-def panel_of(lines: Contraction, tile: Tile, processor: Processor) -> int:
+def copies_lines(lines: Contraction, columns: int, processor: Processor) -> bool:
+    """Whether whole lines are copied into a panel that has one row for each step of the sum.
+
+    Lines that do not share their width with tiles fall into short pieces otherwise. Rows of a panel
+    lie far from each other then: it stays in the first cache, with some lines at least.
+    """
+    high, width = lines.result
+    pieces = math.gcd(width, columns) < vector_of_line(width, processor.lanes(FLOAT32))
+    line = lines.products * width * lines.data.bytes
+    room = line * min(high, LEAST_LINES) <= processor.l1_bytes // 2
+    return high > 1 and pieces and room and lines.strides[1] <= 2
+
+
+def panel_of(lines: Contraction, tile: Tile, processor: Processor, by_lines: bool = False) -> int:
     """Lines of a panel, or pixels of it where there is but one line.
 
-    It stays in half of the second cache, and of those that do it leaves the fewest lanes empty.
+    It stays in half of the second cache (the first one, if it is copied by lines), and of those
+    that do it leaves the fewest lanes empty.
     """
     extent, threads = _extent(lines), processor.threads
     unit = tile.columns if lines.result[0] == 1 else lines.result[1]
     count = -(-extent // tile.columns) if lines.result[0] == 1 else extent
-    most = max(1, processor.l2_bytes // 2 // (lines.products * unit * lines.data.bytes))
+    room = (processor.l1_bytes if by_lines else processor.l2_bytes) // 2
+    most = max(1, room // (lines.products * unit * lines.data.bytes))
     share = -(-count * lines.batch * lines.groups // threads)
     most = min(most, count, max(1, share))
 
@@ -223,6 +244,10 @@ def im2col_cycles(made: Contraction, processor: Processor) -> float:
     products = found[tile] * lines.products
     side = lanes if lines.result[0] == 1 else math.gcd(lines.result[1], tile.columns)
     each = COPIED / min(lanes, side) if lines.strides[1] == 1 else PICKED
+    if copies_lines(lines, tile.columns, processor):
+        width = lines.result[1]
+        vectors = -(-width // vector_of_line(width, lanes))
+        each = (COPIED if lines.strides[1] == 1 else COPIED_APART) * vectors / width
     cycles = lines.batch * lines.groups * (products + lines.products * pixels * each)
     if made.is_padded:
         image = without_border(made)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import TypeGuard
 
 from sterna.arith import Analyzer, detect_linear, interval
 from sterna.ir import build
@@ -29,6 +30,7 @@ from sterna.tir.passes.hoist_if_then_else import conjuncts
 from sterna.tir.passes.remove_no_op import remove_no_op_in
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import (
+    CLIPPED,
     STAYS_ROLLED,
     AttrStmt,
     BufferStore,
@@ -100,7 +102,7 @@ def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
     """The conditions inside a statement, and those of clamped indices, with the loops around."""
     if isinstance(stmt, For):
         inner = {**inner, stmt.var: (stmt.min, stmt.min + stmt.extent - 1)}
-    if isinstance(stmt, IfThenElse | Select):
+    if isinstance(stmt, Select) or (isinstance(stmt, IfThenElse) and not _is_clipped(stmt.then)):
         yield from ((part, inner) for part in conjuncts(stmt.condition))
     if isinstance(stmt, Select) and isinstance(stmt.condition, LT | GE | LE | GT):
         yield _OPPOSITE[type(stmt.condition)](stmt.condition.a, stmt.condition.b), inner
@@ -110,12 +112,17 @@ def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
     if isinstance(stmt, Call) and stmt.op == "if_then_else":
         yield from ((part, inner) for part in conjuncts(stmt.args[0]))
     bound = stmt.var if isinstance(stmt, Let | LetStmt) else None
-    for child in stmt.children():
+    for child in (stmt.body,) if _is_clipped(stmt) else stmt.children():
         if not child.CHILD_FIELDS:
             continue
         for condition, loops in borders(child, inner):
             if bound is None or bound not in variables_in(condition):
                 yield condition, loops
+
+
+def _is_clipped(stmt: Node) -> TypeGuard[For]:
+    """Whether it is a loop that ends at a border by itself; see clip_loops.py."""
+    return isinstance(stmt, For) and CLIPPED in stmt.annotations
 
 
 def _is_hinted(loop: For) -> bool:

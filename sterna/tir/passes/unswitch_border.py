@@ -8,6 +8,7 @@ from sterna.ir.expr import And, Expr, Var, variables_in
 from sterna.ir.structural import structural_equal
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
+from sterna.tir.passes.clip_loops import clip_loops
 from sterna.tir.passes.loop_partition import borders, excess_of
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import STAYS_ROLLED, AttrStmt, For, IfThenElse, PrimFunc, Stmt
@@ -24,7 +25,8 @@ def unswitch_border(func: PrimFunc) -> PrimFunc:
             else: for r in range(3): if 1 <= h + r and h + r < 9: S
 
     In loops with the pragma loop_unswitch_hint. The body of the border, which few iterations take,
-    keeps its questions, and its loops around them stay loops: it is short.
+    keeps its questions, and its loops around them stay loops: it is short. Where the questions
+    are those of a loop that is not unrolled, that loop alone has two forms; see clip_loops.py.
     """
     if has_threads(func.body):  # where only some threads come by, none can wait for others
         return func
@@ -46,6 +48,9 @@ class _Unswitcher(Rewriter):
 
     def both(self, var: Var, body: Stmt) -> Stmt:
         """The body without its questions where all hold, and as it is where not."""
+        clipped = clip_loops(body, var, {*self.around})
+        if clipped is not body:
+            return simplify_stmt(clipped, dict(self.around), keep_trivial_loops=True)
         border = copy_stmt(body, {})
         parts, asking = self.where_inside(var, border)
         if not parts:

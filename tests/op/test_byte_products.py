@@ -7,11 +7,11 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.op.nn._byte_products import of_dequantised
 from sterna.op.nn.dense import BatchMatmulAttrs
-from sterna.op.nn.packed_batch_matmul import of_dequantised
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.interpreter import interpret
-from sterna.target import Target
+from sterna.target import Target, processor_of
 from tests.schedule.implemented import run_built
 
 DOTS = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
@@ -43,6 +43,10 @@ def product(case: Any) -> tuple[tuple[Any, ...], RelayExpr, list[Any]]:
     return (x, y), made, arrays
 
 
+def provides_dot4() -> bool:
+    return processor_of(Target("native")).has_dot4
+
+
 def rewritten(made: RelayExpr, target: str) -> RelayExpr | None:
     made.checked_type  # noqa: B018  (arguments get their types)
     assert isinstance(made, Call) and isinstance(made.attrs, BatchMatmulAttrs)
@@ -61,7 +65,7 @@ def whole(case: Any, arrays: list[Any]) -> Any:
 def test_zero_points_are_taken_off_the_sums(case: Any, target: str) -> None:
     inputs, made, arrays = product(case)
     better = rewritten(made, target)
-    assert better is not None and "nn.packed_batch_matmul" in str(better)
+    assert better is not None and "nn.batch_matmul" in str(better) and "int32" in str(better)
     got = interpret(relay.Function(inputs, better), *arrays)
     factor = np.float32(0.25) * np.float32(0.03)
     np.testing.assert_array_equal(got, whole(case, arrays).astype("float32") * factor)
@@ -77,6 +81,8 @@ def test_kernels_agree(case: Any) -> None:
         function = relay.Function(inputs, expr)
         with tvm.transform.PassContext(opt_level=3):
             lib = relay.build(tvm.IRModule.from_expr(function), target="native")
+        if provides_dot4():
+            assert "direct(weights=OI" in str(lib.ir_mod)
         got = run_built(lib, x=arrays[0], y=arrays[1])
         want = interpret(function, *arrays)
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=1e-6 * np.abs(want).max())
@@ -93,6 +99,20 @@ def test_a_transposed_operand_is_read_as_it_lies() -> None:
     assert better is not None and "axes=[0, 2, 1]" not in str(better)
     want = np.matmul(arrays[0].astype("float32"), arrays[1].astype("float32").swapaxes(1, 2))
     np.testing.assert_array_equal(interpret(relay.Function(inputs, better), *arrays), want)
+
+
+def test_an_operand_lies_as_an_answer_says() -> None:
+    """The packing is one of the choices, and any answer gives the same sums."""
+    inputs, _, arrays = product(((2, 16, 32), "int8", 0, (2, 8, 32), "int8", 0, True))
+    made = relay.nn.batch_matmul(*inputs, out_dtype="int32")
+    want = np.matmul(arrays[0].astype("int32"), arrays[1].astype("int32").swapaxes(1, 2))
+    module = tvm.IRModule.from_expr(relay.Function(inputs, made))
+    for answer, packs in (("direct", False), ("", provides_dot4())):
+        answers = {"schedule.answers": {"implementation": answer}} if answer else {}
+        with tvm.transform.PassContext(opt_level=3, config=answers):
+            lib = relay.build(module, target="native")
+        assert ("direct(weights=OI" in str(lib.ir_mod)) is packs
+        np.testing.assert_array_equal(run_built(lib, x=arrays[0], y=arrays[1]), want)
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 32), (2, 9, 8)])

@@ -1,0 +1,155 @@
+"""Batched products of dequantised bytes, as products of the bytes themselves.
+
+    nn.batch_matmul(qnn.dequantize(%x), qnn.dequantize(%y))
+        ->  the scales times (nn.batch_matmul(%x, %y, out_dtype="int32") less what zeros added)
+
+Where dot products of bytes compute it: schedule/packed_operand.py says how %y lies for them.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from sterna.op.dynamic import tensor_type
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Call, Constant, RelayExpr, const
+from sterna.relay.layout import layout_of
+from sterna.relay.op import call as call_of
+from sterna.relay.op import is_call_of
+from sterna.schedule.choose import deciding
+from sterna.schedule.dot4 import INT32
+from sterna.schedule.expression import Expression
+from sterna.schedule.kernel import Processor
+from sterna.schedule.packed_operand import MatrixProduct, operand_packing, would_pack
+from sterna.target import Target, instructions_of, processor_of
+
+if TYPE_CHECKING:
+    from sterna.op.nn.dense import BatchMatmulAttrs
+
+BYTES = ("int8", "uint8")
+# Sums of so many products of bytes, less what zero points added, stay in 32 bits.
+DEEPEST = 1 << 14
+# Sums of fewer products spend more on zero points than they save.
+LEAST_DEPTH = 16
+
+
+@dataclass(slots=True)
+class _Operand:
+    """An operand of a product: bytes that stand for scale * (byte - zero)."""
+
+    data: RelayExpr
+    scale: Array
+    zero: int
+
+    def as_type(self, dtype: str) -> None:
+        """The same numbers as bytes of this sign: all of them and their zero point move by 128."""
+        own = tensor_type(self.data).dtype
+        if own == dtype:
+            return
+        step = -128 if dtype == "int8" else 128
+        moved = call_of("add", call_of("cast", self.data, dtype="int16"), const(step, "int16"))
+        self.data, self.zero = call_of("cast", moved, dtype=dtype), self.zero + step
+
+
+def _operand(expr: RelayExpr) -> _Operand | None:
+    """What was dequantised by one scale and one zero point that are known."""
+    if not is_call_of(expr, "qnn.dequantize") or not tensor_type(expr).is_static:
+        return None
+    assert isinstance(expr, Call)
+    data, *parameters = expr.args
+    if tensor_type(data).dtype not in BYTES or tensor_type(expr).dtype != "float32":
+        return None
+    known = [to_numpy(each.data) for each in parameters if isinstance(each, Constant)]
+    if [each.size for each in known] != [1, 1]:
+        return None
+    return _Operand(data, known[0], int(known[1].reshape(-1)[0]))
+
+
+def of_dequantised(
+    attrs: "BatchMatmulAttrs", args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """A product of dequantised bytes as one of bytes, on processors with dot products of them."""
+    if target is None or not target.kind.picks_instructions or attrs.transpose_a:
+        return None
+    dots = instructions_of(target).dot4
+    a, b = map(_operand, args)
+    if dots is None or a is None or b is None or attrs.out_dtype:
+        return None
+    own = str(tensor_type(a.data).dtype)
+    a.as_type(own if own in dots.data_types else dots.data_types[0])
+    b.data, turned = _untransposed(b.data, attrs.transpose_b)
+    b.as_type("int8")
+    made = _matrix_product(a.data, b.data, turned)
+    kinds = tensor_type(a.data), tensor_type(b.data)
+    if not LEAST_DEPTH <= made.depth <= DEEPEST:
+        return None
+    if not would_pack(made, *kinds, processor_of(target)):
+        return None
+    sums = call_of(
+        "nn.batch_matmul", a.data, b.data, out_dtype=INT32, transpose_a=False, transpose_b=turned)
+    if b.zero:
+        of_rows = _sums(a.data, -1)
+        sums = call_of("subtract", sums, call_of("multiply", of_rows, const(b.zero)))
+    if a.zero:
+        of_columns = call_of("multiply", _sums(b.data, -1 if turned else -2), const(a.zero))
+        if turned:
+            *outer, last, _ = tensor_type(b.data).concrete_shape
+            of_columns = call_of("reshape", of_columns, newshape=(*outer, 1, last))
+        if b.zero:
+            of_columns = call_of("subtract", of_columns, const(made.depth * a.zero * b.zero))
+        sums = call_of("subtract", sums, of_columns)
+    factor = (a.scale * b.scale).astype("float32").reshape(())
+    result: RelayExpr = call_of("qnn.dequantize", sums, const(factor), const(0))
+    return result
+
+
+def implement(call: Call, processor: Processor, growth: float) -> RelayExpr | None:
+    """A product of bytes with its second operand packed; None where it runs best as it lies."""
+    attrs: BatchMatmulAttrs = call.attrs  # type: ignore[assignment]
+    kinds = [tensor_type(arg) for arg in call.args]
+    is_known = isinstance(call.args[1], Constant) or not all(kind.is_static for kind in kinds)
+    if attrs.implementation or attrs.transpose_a or is_known or attrs.out_dtype != INT32:
+        return None
+    data, operand = call.args
+    made = _matrix_product(data, operand, attrs.transpose_b)
+    with deciding(f"{call.op} {call.checked_type!r}"):
+        plan = operand_packing(made, kinds[0], kinds[1], processor) if made.rows else None
+    if plan is None:
+        return None
+    packed = _packed(operand, Expression.of(plan), attrs.transpose_b)
+    return Call(call.op, (data, packed), attrs.replace(implementation=str(plan)))
+
+
+def _matrix_product(a: RelayExpr, b: RelayExpr, turned: bool) -> MatrixProduct:
+    *_, rows, depth = tensor_type(a).concrete_shape
+    return MatrixProduct(rows, tensor_type(b).concrete_shape[-2 if turned else -1], depth)
+
+
+def _untransposed(data: RelayExpr, turned: bool) -> tuple[RelayExpr, bool]:
+    """Matrices as they lie, and whether their columns are rows there."""
+    last = tensor_type(data).ndim - 1
+    if not is_call_of(data, "transpose"):
+        return data, turned
+    assert isinstance(data, Call)
+    order = [axis % (last + 1) for axis in data.attrs.axes or range(last, -1, -1)]  # type: ignore[union-attr]
+    swapped = order == [*range(last - 1), last, last - 1]
+    return (data.args[0], not turned) if swapped else (data, turned)
+
+
+def _sums(data: RelayExpr, axis: int) -> RelayExpr:
+    made: RelayExpr = call_of("sum", call_of("cast", data, dtype=INT32), axis=axis, keepdims=True)
+    return made
+
+
+def _packed(data: RelayExpr, how: Expression, transposed: bool) -> RelayExpr:
+    """(..., n, k), or (..., k, n), in blocks: (..., n / 8, k / 4, 8, 4)."""
+    *outer, first, last = tensor_type(data).concrete_shape
+    layout = layout_of(how.weights)
+    width, group = layout.factor_of("O"), layout.factor_of("I")
+    batch = tuple(range(len(outer)))
+    if transposed:
+        shape, order = (first // width, width, last // group, group), (0, 2, 1, 3)
+    else:
+        shape, order = (first // group, group, last // width, width), (2, 0, 3, 1)
+    cut = call_of("reshape", data, newshape=(*outer, *shape))
+    made: RelayExpr = call_of("transpose", cut, axes=(*batch, *(len(outer) + n for n in order)))
+    return made
