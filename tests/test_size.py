@@ -33,7 +33,11 @@ BUDGET = {
     "relay": 12050,
     "rpc": 5090,
     "runtime": 2260,
+<<<<<<< HEAD
     "schedule": 17210,
+=======
+    "schedule": 17220,
+>>>>>>> 21281f4b4b1d1f403477f236e9afd5c85d07ae0b
     "support": 4290,
     "target": 4400,
     "te": 5220,

@@ -5,13 +5,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.schedule.choose import choose
-from sterna.schedule.default import reduce_by_vectors, schedule_default
+from sterna.schedule.default import (
+    hold_in_registers,
+    reduce_by_vectors,
+    schedule_default,
+    vectors_at_once,
+)
 from sterna.schedule.gemm import PAGE_BYTES, UNROLLED_STEPS, most_rows
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import extent_of, extents_of
 from sterna.schedule.register_tile import rows_that_fit, step_cycles
 from sterna.schedule.transpose_tile import side_of_squares, transpose_intrinsic
-from sterna.te import IterVar, Stage, Tensor
+from sterna.te import IterVar, PlaceholderOp, Stage, Tensor
 
 TRANSPOSED_TOGETHER = 8
 # Cycles until keys are transposed for all threads, and have come to each.
@@ -75,22 +80,26 @@ class Product:
     depth: int
     lanes: int
     processor: Processor
+    together: int = 1
+    """Steps of a sum whose numbers one load brings."""
 
     def tile_width(self, rows: int) -> int:
         """The columns of a tile of so many rows: whole vectors, as many as registers hold."""
         registers = self.processor.tile_registers
+        if self.together > 1:
+            registers = self.processor.registers_for(self.together)
         fitting = [
             vectors * self.lanes
             for vectors in range(1, MOST_VECTORS + 1)
             if self.columns % (vectors * self.lanes) == 0
-            and rows_that_fit(vectors, registers) >= rows
+            and rows_that_fit(vectors, registers, self.together) >= rows
         ]
         return max(fitting, default=math.gcd(self.columns, self.lanes))
 
     def cycles(self, rows: int, width: int) -> float:
         """Of some rows by tiles of some columns."""
         vectors = -(-width // self.lanes)
-        step = step_cycles(rows, vectors, throughput=self.processor.smt_throughput)
+        step = step_cycles(rows, vectors, self.together, self.processor.smt_throughput)
         return step * self.depth * (self.columns // width)
 
 
@@ -153,14 +162,25 @@ class _Scheduler:
         item = self.out.dtype.bytes
         self.long_rows = keys * item % PAGE_BYTES == 0
         depth = extents_of(self.scores.op.reduce_axis)[0]
+        self.asked = made.operands[0]
+        self.together = self._steps_together(made, depth)
         products = [
-            Product(columns, steps, self.lanes, processor)
+            Product(columns, steps, self.lanes, processor, self.together)
             for columns, steps in ((keys, depth), (width, keys))
         ]
         highest, count = most_rows(self.heads * depth * item), self.batch * self.heads
         share = best_share(products, self.queries, count, highest, processor.threads)
         self.groups, self.rows = share.groups, share.rows
         self.columns, self.width = (product.tile_width(self.rows) for product in products)
+
+    def _steps_together(self, made: AttentionStages, depth: int) -> int:
+        """As many for both products, of numbers that need no conversion."""
+        dtype = self.out.dtype
+        as_they_lie = isinstance(self.asked.op, PlaceholderOp) and not made.causal
+        if not as_they_lie or not self.all_keys or {self.asked.dtype, self.scores.dtype} != {dtype}:
+            return 1
+        processor = self.kernel.processor
+        return min(processor.steps_together(dtype, size) for size in (depth, self.keys))
 
     def run(self) -> None:
         """Places all stages."""
@@ -177,7 +197,7 @@ class _Scheduler:
         else:
             transposed.parallel(transposed.fuse(*shared))
         self._place_values(out, piece)
-        self._product(self.schedule[self.mixed], row=1)
+        self._product(self.schedule[self.mixed], row=1, data=self.power)
         self.schedule[self.mixed].set_scope("local")
         self.schedule[self.mixed].compute_at(out, columns)
         self._scores(tile).compute_at(out, rows)
@@ -211,32 +231,44 @@ class _Scheduler:
         stage.unroll(query)
         stage.vectorize(column)
         self.schedule[tile].compute_at(stage, columns)
-        self._product(self.schedule[tile], row=2)
+        self._product(self.schedule[tile], row=2, data=self.asked)
         return stage
 
-    def _product(self, stage: Stage, row: int) -> None:
-        """Accumulators of some rows and of vectors, the sum's loop around them."""
+    def _product(self, stage: Stage, row: int, data: Tensor) -> None:
+        """Accumulators of some rows and of vectors, the sum's loop around them.
+
+        data: what has a number for each row and step.
+        """
         axes, depth = list(stage.op.axis), stage.op.reduce_axis[0]
         others = [axis for place, axis in enumerate(axes[:-1]) if place != row]
         size = extents_of([depth])[0]
         inner = [depth]
-        if size % UNROLLED_STEPS == 0 and size > UNROLLED_STEPS:
-            outer, step = stage.split(depth, factor=UNROLLED_STEPS)
+        steps = self.together if self.together > 1 else UNROLLED_STEPS
+        if size % steps == 0 and size > steps:
+            outer, step = stage.split(depth, factor=steps)
             stage.unroll(step)
             inner = [outer, step]
         stage.reorder(*others, *inner, axes[row], axes[-1])
+        if self.together > 1:
+            hold_in_registers(stage, data, inner[0])
+            stage.pragma(inner[0], "load_ahead", True)
         stage.unroll(axes[row])
         stage.vectorize(axes[-1])
 
     def _transpose(self, stage: Stage) -> list[IterVar]:
         """By squares in registers, or by the rows that are read; gives loops for threads."""
         batch, head, depth, key = stage.op.axis
-        side = side_of_squares(self.kernel.processor, self.out.dtype, *extents_of([depth, key]))
+        width = self.columns
+        sizes = extents_of([depth, key])
+        side = side_of_squares(self.kernel.processor, self.out.dtype, *sizes, width)
         if side is not None and self.all_keys:
+            # a panel for each tile: what it reads lies together
+            stage.transform_layout(lambda b, h, d, j: [b, h, j // width, d, j % width])
+            batch, head, panel, depth, key = stage.op.axis
             (down, column), (along, row) = (stage.split(axis, factor=side) for axis in (depth, key))
-            stage.reorder(batch, head, along, down, column, row)
+            stage.reorder(batch, head, panel, along, down, column, row)
             stage.tensorize(column, transpose_intrinsic(str(self.out.dtype), side))
-            return [batch, head, along]
+            return [batch, head, panel]
         stage.reorder(batch, head, key, depth)
         if extents_of([depth])[0] % TRANSPOSED_TOGETHER == 0:
             _, several = stage.split(depth, factor=TRANSPOSED_TOGETHER)
@@ -276,5 +308,7 @@ class _Scheduler:
         stage.compute_at(out, place)
 
     def _vectors(self, stage: Stage) -> None:
-        _, vector = stage.split(stage.op.axis[-1], factor=self.lanes)
+        last, several = stage.op.axis[-1], vectors_at_once(stage, self.kernel.processor)
+        whole = extents_of([last])[0] % (self.lanes * several) == 0
+        _, vector = stage.split(last, factor=self.lanes * (several if whole else 1))
         stage.vectorize(vector)

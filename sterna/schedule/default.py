@@ -114,7 +114,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if not axes:
         return
     sizes = extents_of(axes)
-    if not _functions_of(stage) and reads_anywhere(stage):
+    if not functions_of(stage) and reads_anywhere(stage):
         schedule_one_by_one(stage, axes, sizes)
         return
     lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
@@ -152,7 +152,7 @@ def vectors_at_once(stage: Stage, processor: Processor) -> int:
 
     Half as many where one is computed in float64, which takes two vectors itself.
     """
-    names = _functions_of(stage)
+    names = functions_of(stage)
     if not names:
         return 1
     few = processor.vector_registers < REGISTERS_FOR_CHAINS
@@ -160,7 +160,7 @@ def vectors_at_once(stage: Stage, processor: Processor) -> int:
     return max(1, CHAINS >> few + doubled)
 
 
-def _functions_of(stage: Stage) -> set[str]:
+def functions_of(stage: Stage) -> set[str]:
     """The polynomials that a stage, or those that are computed where it reads them, asks for."""
     schedule = stage.schedule
     assert schedule is not None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import add_chunks, note_sums, sums_of
 from sterna.schedule.default import (
+    functions_of,
     hold_in_registers,
     schedule_default,
     schedule_elements,
@@ -89,7 +90,10 @@ def schedule_contraction(kernel: Kernel) -> None:
         kernel.choices["schedule"] = _AS_THEY_LIE[way](kernel, tile, made, plan.row)
         return
     panel = free if way == PANELS else None
-    columns, place = _tile_result(schedule[out], plan, kernel, made, panel)
+    by_row = _is_left_by_row(schedule[out], made, plan)
+    columns, place = _tile_result(schedule[out], plan, kernel, made, panel, by_row)
+    if by_row:
+        _leave_registers(schedule, tile, schedule[out], place)
     schedule[tile].compute_at(schedule[out], place)
     reader, step = _sum_of_tile(schedule, tile, made, plan, kernel)
     if panel is not None and columns is not place:
@@ -225,8 +229,33 @@ def fetch_ahead(
             stage.prefetch(access.tensor, step, 1, columns)
 
 
+def _is_left_by_row(stage: Stage, made: SumOfProducts, plan: Plan) -> bool:
+    """Whether functions, such as GELU's, are computed of a tile's rows one after the other.
+
+    All rows at once would leave no registers for the numbers of their polynomials.
+    """
+    plain = not made.is_dot and not made.chunk_roles and plan.line is None
+    return plain and plan.row != made.columns and bool(functions_of(stage))
+
+
+def _leave_registers(schedule: Schedule, tile: Tensor, out: Stage, place: IterVar) -> None:
+    """Stores a tile's sums, for a loop that reads them."""
+    readers = [
+        stage.op.output(0)
+        for stage in schedule.stages
+        if isinstance(stage.op, ComputeOp) and tile in stage.op.input_tensors
+    ]
+    left = schedule[schedule.cache_read(tile, "local", readers)]
+    left.compute_at(out, place)
+    *rows, columns = left.op.axis
+    for row in rows:
+        left.unroll(row)
+    left.vectorize(columns)
+
+
 def _tile_result(
-    stage: Stage, plan: Plan, kernel: Kernel, made: SumOfProducts, panel: FreeOperand | None
+    stage: Stage, plan: Plan, kernel: Kernel, made: SumOfProducts, panel: FreeOperand | None,
+    by_row: bool,
 ) -> tuple[IterVar, IterVar]:
     """The loops over tiles; gives that over columns and the one in which a tile is computed."""
     axes = list(stage.op.axis)
@@ -259,11 +288,14 @@ def _tile_result(
     if plan.row != len(axes) - 1:
         row_outer, row = stage.split(axes[plan.row], factor=plan.tile.rows)
         counts[id(row_outer)] = -(-sizes[plan.row] // plan.tile.rows)
-        stage.unroll(row)
+        if not by_row:
+            stage.unroll(row)
         loops.append(row_outer)
         inside = [row, *inside]
     stage.reorder(*loops, *inside)
-    if sizes[-1] > 1:
+    if by_row and sizes[-1] > 1:
+        stage.vectorize(vector)
+    elif sizes[-1] > 1:
         lanes = dot_lanes(width, kernel.processor) if made.is_dot else None
         vectorize_result(stage, vector, width, lanes)
     if whole:

@@ -104,6 +104,19 @@ def test_unary(op: str, bits: int) -> None:
     np.testing.assert_array_equal(results[0], results[1])
 
 
+@pytest.mark.parametrize("lanes", [1, 12, 16])
+def test_one_plus_erf(lanes: int) -> None:
+    """One polynomial for all numbers: the error is one of the sum, and its ends are exact."""
+    x = np.concatenate([samples(32)[::7], np.linspace(-5, 5, 20001, dtype="float32")])
+    wanted = 1 + np.array([math.erf(v) for v in x.tolist()])
+    for build in (lambda v: call_intrinsic("erf", v) + 1.0,
+                  lambda v: 1.0 + call_intrinsic("erf", v)):
+        got = elementwise(build, "float32", [("float32", x)], lanes)
+        np.testing.assert_array_equal(np.isnan(got), np.isnan(x))
+        assert np.nanmax(np.abs(got - wanted)) < 3e-7
+        assert set(got[x >= 4]) == {2.0} and set(got[x <= -4]) == {0.0}
+
+
 @pytest.mark.parametrize("options", PROCESSORS, ids=lambda options: options.cpu)
 @pytest.mark.parametrize("lanes", [1, 3, 8, 24, 40, 64])
 def test_sigmoids_of_any_vectors(options: LLVMOptions, lanes: int) -> None:

@@ -10,10 +10,10 @@ import importlib
 from collections.abc import Callable
 from functools import cache
 
-from sterna.codegen.llvm import math_power, math_trig
+from sterna.codegen.llvm import math_inverse, math_power, math_trig
 from sterna.codegen.llvm.math_exp import sigmoid_by_estimate, tanh_by_estimate
 from sterna.codegen.llvm.polynomials import TWO_OVER_PI
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import Add, BinaryExpr, Broadcast, Call, Expr, FloatImm, Var
 from sterna.support.dtype import DataType
 from sterna.tir.intrinsics import INTRINSICS, Known
 
@@ -23,6 +23,11 @@ OUT_OF_LINE: dict[str, Callable[..., Expr]] = {
     "sin_large": math_trig.sin_large, "cos_large": math_trig.cos_large,
 }
 """Rare paths of others, which are kept apart from the code that calls them."""
+
+OF_SUMS: dict[str, Callable[..., Expr]] = {"one_plus_erf": math_inverse.one_plus_erf}
+"""Sums that take fewer steps than their terms; only `sum_as_call` makes them."""
+
+_APART = OUT_OF_LINE | OF_SUMS
 
 BY_ESTIMATE: dict[str, Callable[[Expr, int], Expr]] = {
     "sigmoid": sigmoid_by_estimate, "tanh": tanh_by_estimate,
@@ -34,11 +39,13 @@ IMPLEMENTED = Known(lambda row: row.polynomial or row.llvm)
 
 def knows(op: str) -> bool:
     """Whether a function is computed from basic operations."""
-    return op in OUT_OF_LINE or (op in INTRINSICS and bool(INTRINSICS[op].polynomial))
+    return op in _APART or (op in INTRINSICS and bool(INTRINSICS[op].polynomial))
 
 
 def computed_in(op: str, element: DataType) -> DataType:
     """The type in which a function of some type is computed."""
+    if op in OF_SUMS:
+        return element
     if element.bits <= 16 and op not in _EXACT_ON_BITS:
         return DataType("float32")
     widened = op in OUT_OF_LINE or (op not in _WIDENS_ITSELF and INTRINSICS[op].in_double)
@@ -63,10 +70,22 @@ def expand(op: str, params: tuple[Var, ...], estimated_bits: int = 0) -> Expr:
     """
     if op in BY_ESTIMATE and estimated_bits and params[0].dtype.bits == 32:
         return BY_ESTIMATE[op](params[0], estimated_bits)
-    if op in OUT_OF_LINE:
-        return OUT_OF_LINE[op](*params)
+    if op in _APART:
+        return _APART[op](*params)
     polynomial = INTRINSICS[op].polynomial
     return (_here(polynomial) if isinstance(polynomial, str) else polynomial)(*params)
+
+
+def sum_as_call(expr: BinaryExpr) -> Call | None:
+    """A sum that one function computes, as in GELU: 1 + erf(x) of float32; None for others."""
+    if not isinstance(expr, Add) or expr.dtype.element != "float32":
+        return None
+    for number, other in ((expr.a, expr.b), (expr.b, expr.a)):
+        scalar = number.value if isinstance(number, Broadcast) else number
+        is_one = isinstance(scalar, FloatImm) and scalar.value == 1
+        if is_one and isinstance(other, Call) and other.op == "erf":
+            return Call(expr.dtype, "one_plus_erf", other.args)
+    return None
 
 
 @cache

@@ -18,10 +18,12 @@ rounded to the type it is used in:
     pow_exp   (exp(r) - 1 - r) / r**2, likewise           the same as exp
     erfcx     erfc(x) * exp(x*x), of (x - 3) / (x + 3)    1 <= x <= 6.1
 
-Two have the least error instead, relative and absolute:
+Three have the least error instead, the first a relative one:
 
     inverse   1 / d                                       1 <= d <= 2
     erfc      erfc(x), of x - 2.375                       1 <= x <= 3.95
+    erf_to_four
+              (erf(x)/x - 1/4) / (x*x - 16), of x*x - 8   |x| <= 4
 """
 
 POLYNOMIALS: dict[tuple[str, int], tuple[float, ...]] = {
@@ -96,6 +98,12 @@ POLYNOMIALS: dict[tuple[str, int], tuple[float, ...]] = {
         -0.00835325848, 0.00312361005, -0.000133563575, -0.000608787581, 0.000351215538,
         -4.30331311e-05, -4.18747732e-05, 1.61759144e-05, 1.15272019e-06, -1.01596072e-06,
     ),  # error 7.6e-9
+    ("erf_to_four", 32): (
+        -0.0129413744, 0.00114133069, -0.000114511393, 1.19833767e-05, -1.25514066e-06,
+        1.27999016e-07, -1.25393402e-08, 1.17687482e-09, -1.00593707e-10, 7.52947617e-12,
+        -6.68170651e-13, 6.48904623e-14, -2.26224268e-15, -5.70026241e-17, -2.19818682e-17,
+        2.21736413e-18,
+    ),  # error 1.5e-8 of erf
     ("pow_log", 64): (
         0.9999999999980869, -0.49999999992971805, 0.333333334795741, -0.25000002048164394,
         0.1999998295912731, -0.16666490142581625, 0.14286366102434628, -0.12506640703431107,
