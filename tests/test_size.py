@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 3000,
     "autotvm": 1700,
     "cli": 2870,
-    "codegen": 13640,
+    "codegen": 13690,
     "contrib": 1810,
     "driver": 3160,
     "exec": 200,
@@ -33,11 +33,7 @@ BUDGET = {
     "relay": 12050,
     "rpc": 5090,
     "runtime": 2260,
-<<<<<<< HEAD
-    "schedule": 17210,
-=======
-    "schedule": 17220,
->>>>>>> 21281f4b4b1d1f403477f236e9afd5c85d07ae0b
+    "schedule": 17310,
     "support": 4290,
     "target": 4400,
     "te": 5220,
