@@ -35,6 +35,7 @@ from PIL import Image
 from rows import Row, show_rows
 
 import sterna
+from sterna.frontend.tflite.schema import read_model
 from sterna.runtime import set_num_threads
 
 Array = npt.NDArray[Any]
@@ -122,6 +123,8 @@ CASES = [
     Case("yunet", f"{VISION}/yunet_n_320.onnx", crops(320, 320, 0.0, 1.0, bgr=True), is_alone=True),
     Case("fastestdet", f"{VISION}/fastestdet.onnx", crops(352, 352, 0.0, 255.0, bgr=True),
          axis=1, first_class=5, least_object=0.3),
+    Case("mobilenet_v1", "tflite/vision/mobilenet_v1_0.25_224_float.tflite",
+         crops(224, 224, 127.5, 127.5, pictures=SUBJECTS, least=0.75)),
     Case("mtcnn_onet", "torch/state_dict/facenet_mtcnn_onet.pt",
          crops(48, 48, 127.5, 128.0, least=0.15)),
     Case("ppocr_cls", "onnx/ocr/ch_ppocr_mobile_v2.0_cls.onnx", crops(48, 192, 127.5, 127.5)),
@@ -161,10 +164,57 @@ def onet(weights: Path) -> onnx.ModelProto:
     return model
 
 
+def mobilenet(file: Path) -> onnx.ModelProto:
+    """A TFLite network of convolutions, one behind the other, with its channels first."""
+    model = read_model(file.read_bytes())
+    tensors = model.subgraphs[0].tensors
+    nodes: list[onnx.NodeProto] = []
+    constants: list[onnx.TensorProto] = []
+
+    def constant(index: int, order: tuple[int, ...]) -> str:
+        kind = tensors[index]
+        value = np.frombuffer(model.bytes_of(kind) or b"", "float32").reshape(kind.shape)
+        turned = np.ascontiguousarray(value.transpose(order))
+        constants.append(numpy_helper.from_array(turned, kind.name))
+        return kind.name
+
+    def add(kind: str, *inputs: str, **attributes: Any) -> str:
+        name = f"{kind}{len(nodes)}"
+        nodes.append(helper.make_node(kind, inputs, [name], name, **attributes))
+        return name
+
+    constants += [numpy_helper.from_array(np.array(end, "float32"), name)
+                  for name, end in (("low", 0), ("high", 6))]
+    x = "picture"
+    for each in model.subgraphs[0].operators:
+        options = each.options()
+        if each.kind.endswith("CONV_2D"):
+            is_depthwise = each.kind.startswith("DEPTHWISE")
+            weight = constant(each.inputs[1], (3, 0, 1, 2) if is_depthwise else (0, 3, 1, 2))
+            steps = [options["stride_h"], options["stride_w"]]
+            channels = tensors[each.outputs[0]].shape[-1]
+            x = add("Conv", x, weight, constant(each.inputs[2], (0,)), auto_pad="SAME_UPPER",
+                    strides=steps, group=channels if is_depthwise else 1)
+            x = add("Clip", x, "low", "high") if options["activation"] else x
+        elif each.kind == "AVERAGE_POOL_2D":
+            x = add("GlobalAveragePool", x)
+        elif each.kind == "SOFTMAX":
+            x = add("Softmax", add("Flatten", x), axis=1)
+    outputs = [helper.make_tensor_value_info(x, TensorProto.FLOAT, None)]
+    picture = helper.make_tensor_value_info("picture", TensorProto.FLOAT, [1, 3, 224, 224])
+    graph = helper.make_graph(nodes, "mobilenet", [picture], outputs, constants)
+    made: onnx.ModelProto = onnx.shape_inference.infer_shapes(
+        helper.make_model(graph, opset_imports=[helper.make_opsetid("", OPSET)], ir_version=8))
+    return made
+
+
 def float_network(case: Case, folder: Path, path: Path) -> None:
     """Write a network in float32, of one picture."""
     file = folder / case.file if case.file else DIGITS / "digits.onnx"
-    model = onet(file) if file.suffix == ".pt" else onnx.load(file)
+    readers: dict[str, Callable[[Path], onnx.ModelProto]] = {
+        ".onnx": onnx.load, ".pt": onet, ".tflite": mobilenet,
+    }
+    model = readers[file.suffix](file)
     for tensor in model.graph.initializer:
         if tensor.data_type == TensorProto.FLOAT16:
             wide = numpy_helper.to_array(tensor).astype("float32")

@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 12050,
     "rpc": 5090,
     "runtime": 2260,
-    "schedule": 17290,
+    "schedule": 17310,
     "support": 4290,
     "target": 4400,
     "te": 5220,

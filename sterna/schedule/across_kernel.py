@@ -51,7 +51,7 @@ class AcrossKernel(StatementKernel):
                 first = turn * self.channels
                 if made.outputs % self.channels:  # the last channels are those of two turns
                     first = build.minimum(first, made.outputs - self.channels)
-                self._turn(address_of(memory[begin]), pixel, ib.let("first", first))
+                self._channels_of_pixel(address_of(memory[begin]), pixel, ib.let("first", first))
 
     def _place(self, pixel: Expr) -> Expr:
         """Where the one pixel begins that is read for another."""
@@ -79,7 +79,7 @@ class AcrossKernel(StatementKernel):
             *map(build.const, extents),
         ))
 
-    def _turn(self, read: Expr, pixel: Expr, first: Expr) -> None:
+    def _channels_of_pixel(self, read: Expr, pixel: Expr, first: Expr) -> None:
         """Some channels of a pixel from one on."""
         ib = self.ib
         blocks = -(-self.channels // CHANNELS)

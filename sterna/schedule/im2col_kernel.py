@@ -19,6 +19,8 @@ from sterna.tir.ir_builder import BufferVar
 
 # Steps of the sum that are written out.
 STEPS = 4
+# How pixels come into panels: tile by tile, as rows of all pixels, or as tiles cut from such a row.
+TILES, ROWS, CUT_ROWS = "tiles", "rows", "cut_rows"
 # Tiles that are copied together, in so many copies at most.
 TOGETHER, COPIES = 4, 16
 
@@ -81,7 +83,7 @@ class Im2colKernel(StatementKernel):
         self.rows, self.columns = plan.integer("rows"), plan.integer("columns")
         self.lanes, self.by_lanes = plan.integer("lanes"), bool(plan.integer("by_lanes"))
         self.units, self.shares = plan.integer("panel"), plan.integer("shares")
-        self.by_lines = bool(plan.integer("by_lines"))
+        self.copied = plan.text("copied")
         self.outputs = made.outputs // made.groups
         self.blocks = -(-self.outputs // self.rows)
         self.dtype = str(made.data)
@@ -124,11 +126,11 @@ class Im2colKernel(StatementKernel):
             shape: tuple[int, ...] = (
                 -(-lines * width // self.columns), made.products, self.columns
             )
-            if self.by_lines:
+            if self.copied == ROWS:
                 shape = (made.products, -(-lines * width // self.lanes) * self.lanes)
             seen = ib.allocate(self.dtype, shape, name="seen")
             panel = Panel(image, group, first, lines, width, seen)
-            (self._copy_lines if self.by_lines else self._copy)(panel)
+            (self._copy if self.copied == TILES else self._copy_lines)(panel)
             each = -(-self.blocks // self.shares)
             start = share * each
             last = self.outputs - (self.blocks - 1) * self.rows
@@ -170,22 +172,33 @@ class Im2colKernel(StatementKernel):
             self._copy_tiles(panel, last)
 
     def _copy_lines(self, panel: Panel) -> None:
-        """What windows see, a line of the panel after the other."""
+        """What windows see, a line of the panel after the other: rows, of which tiles may be cut.
+
+        Lanes that no pixel fills are 0: what lay there before could be subnormal.
+        """
         ib, made = self.ib, self.made
         (high, wide), (down, across) = made.image, made.strides
         size, rest = vector_of_line(panel.width, self.lanes), panel.pixels % self.lanes
         begins = [*range(0, panel.width - size, size), panel.width - size]
+        tiles, whole = -(-panel.pixels // self.columns), self.copied == ROWS
+        row = panel.seen if whole else ib.allocate(
+            self.dtype, (1, tiles * self.columns), name="row")
         with self._steps(panel) as (step, channel, below, beside):
+            at = step if whole else build.const(0)
             away = (channel * high + below * made.dilation[0]) * wide + beside * made.dilation[1]
             if rest:
                 nothing = Broadcast(build.const(0.0, self.dtype), self.lanes)
-                panel.seen[step, panel.pixels - rest] = nothing
+                row[at, panel.pixels - rest] = nothing
             with ib.for_range(0, panel.lines, name="line") as line:
                 place = away + (panel.first + line) * (down * wide)
                 for begin in begins:
                     with ib.for_range(0, size, name="lane", kind="vectorize") as lane:
                         value = self.data[place + (begin + lane) * across]
-                        panel.seen[step, line * panel.width + begin + lane] = value
+                        row[at, line * panel.width + begin + lane] = value
+            if not whole:
+                with ib.for_range(0, tiles, name="tile") as tile:
+                    first = tile * self.columns
+                    panel.seen[tile, step, 0] = row.vload((at, first), self.columns)
 
     @contextmanager
     def _steps(self, panel: Panel) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
@@ -267,7 +280,8 @@ class Im2colKernel(StatementKernel):
             if self.by_lanes:
                 held = ib.allocate(self.dtype, (self.rows,), name="held", scope="local")
                 held[0] = self.weight.vload((*at, 0), self.rows)
-            place = (step, first) if self.by_lines else (first // self.columns, step, 0)
+            rows_of_steps = self.copied == ROWS
+            place = (step, first) if rows_of_steps else (first // self.columns, step, 0)
             read = panel.seen.vload(place, width)
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 number = self.weight[(*at, row)] if held is None else held[row]

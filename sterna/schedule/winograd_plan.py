@@ -7,7 +7,7 @@ the plain sum needs r r m m: Y = A'[(G g G') * (B' d B)]A, summed over channels 
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -136,17 +136,21 @@ class WinogradPlan:
     cycles: float
 
 
-def winograd_plans(made: Contraction, block: int, processor: Processor) -> list[WinogradPlan]:
+@lru_cache(maxsize=1024)
+def winograd_plans(
+    made: Contraction, block: int, processor: Processor
+) -> tuple[WinogradPlan, ...]:
     """All ways with what they cost; none where there are no vectors.
 
-    Memory is scarce there too, and weights would grow.
+    Memory is scarce there too, and weights would grow. Networks repeat layers, and several passes
+    ask about each.
     """
     lanes = processor.lanes(FLOAT32)
     while lanes > 1 and (made.inputs % lanes or block % lanes):
         lanes //= 2
     if lanes == 1 or lanes < min(4, processor.lanes(FLOAT32)):
-        return []
-    found = []
+        return ()
+    found: list[WinogradPlan] = []
     for m in (size - made.window[0] + 1 for size in SIZES):
         for split, way in (_WAYS.items() if m > 1 else ()):
             offered: dict[int, float] = {}
@@ -157,7 +161,7 @@ def winograd_plans(made: Contraction, block: int, processor: Processor) -> list[
                 offered.setdefault(tiles, max(cycles, least))
             found += [WinogradPlan(m, tiles, lanes, split, cycles)
                       for tiles, cycles in offered.items() if math.isfinite(cycles)]
-    return found
+    return tuple(found)
 
 
 @dataclass(frozen=True, slots=True)

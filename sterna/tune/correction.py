@@ -73,7 +73,7 @@ class Correction:
         found = [self._by_sum(*each) for each in bounded]
         if len(self.seen) < LEAST or not is_installed() or not found:
             return found
-        trees = self._grown(self._solve()[0])
+        trees = self._trees_on_residuals(self._solve()[0])
         left = trees.residuals([features_of(*each) for each in bounded])
         return [Expected(each.mean + float(more), each.spread)
                 for each, more in zip(found, left, strict=True)]
@@ -88,7 +88,7 @@ class Correction:
         corrected = bounded + (float(mean[at] @ values) if len(at) else 0.0)
         return Expected(corrected, math.sqrt(variance + unknown + 1e-12))
 
-    def _grown(self, mean: Array) -> BoostedTrees:
+    def _trees_on_residuals(self, mean: Array) -> BoostedTrees:
         """Trees on what the sum leaves of each measurement."""
         if self._trees is None:
             left = [off - sum(mean[at] * value for at, value in features.items())

@@ -315,15 +315,15 @@ def test_threads_find_enough_pieces_of_work() -> None:
 
 def test_blocks_have_another_size_where_that_was_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """Elsewhere other sizes are offered to tuners alone."""
-    made = windows_of_3(56, 64, 64)
-    offered = winograd_plans(made, 8, ALONE)
+    made, plans = windows_of_3(56, 64, 64), winograd_plans.__wrapped__
+    offered = plans(made, 8, ALONE)
     core = processor_of(Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1 -num-cores=2"))
-    of_core = winograd_plans(made, 8, core)
+    of_core = plans(made, 8, core)
     monkeypatch.setattr("sterna.schedule.winograd_plan.ROOMS", (1.0,))
-    plain = winograd_plans(made, 8, ALONE)
+    plain = plans(made, 8, ALONE)
     assert len(offered) > 2 * len(plain) and {*plain} < {*offered}
     assert min(offered, key=lambda plan: plan.cycles) == min(plain, key=lambda plan: plan.cycles)
-    plain_of_core = winograd_plans(made, 8, core)
+    plain_of_core = plans(made, 8, core)
     assert min(plan.cycles for plan in of_core) < min(plan.cycles for plan in plain_of_core)
 
 

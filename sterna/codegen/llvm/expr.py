@@ -7,17 +7,13 @@ from typing import Any
 
 from sterna.codegen.llvm import convert, small_floats
 from sterna.codegen.llvm.emitter import FunctionWriter, ModuleWriter
-<<<<<<< HEAD
 from sterna.codegen.llvm.math import sum_as_call
-from sterna.codegen.llvm.narrow import round_to_whole, rounds_to_whole
-=======
 from sterna.codegen.llvm.narrow import (
     round_by_adding,
     round_to_whole,
     rounds_by_adding,
     rounds_to_whole,
 )
->>>>>>> f4dca9716590243c2caa0b96be6ccfe40fb23b7b
 from sterna.codegen.llvm.ranges import Ranges
 from sterna.codegen.llvm.types import (
     element_type,

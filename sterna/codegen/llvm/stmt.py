@@ -299,9 +299,9 @@ class StmtEmitter(PackedEmitter):
             hint = self.module.metadata('!{!"llvm.loop.unroll.full"}')
         elif stmt.annotations.get(STAYS_ROLLED):
             hint = self.module.metadata('!{!"llvm.loop.unroll.disable"}')
-        self._serial(stmt.var, stmt.min, stmt.extent, hint, lambda: self._turn(stmt))
+        self._serial(stmt.var, stmt.min, stmt.extent, hint, lambda: self._iteration(stmt))
 
-    def _turn(self, loop: For) -> None:
+    def _iteration(self, loop: For) -> None:
         """An iteration; past a fence, which is no instruction, LLVM moves no loads to the next."""
         self.stmt(loop.body)
         if loop.annotations.get(LOADS_AHEAD):

@@ -287,7 +287,7 @@ class Importer(GraphImporter):
         values = self.values
         self.around.append(place)
         try:
-            with self.variables.apart(holding) as assigned:
+            with self.variables.branch(holding) as assigned:
                 self.values = dict(self._part_weights(place, graph))
                 for own, value, variable in zip(graph.inputs, operands, handles, strict=True):
                     key = graph.tensors[own].key

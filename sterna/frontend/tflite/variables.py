@@ -56,7 +56,7 @@ class Variables:
         return {name: self.values[name] for name in self._written}
 
     @contextmanager
-    def apart(self, holding: Mapping[str, RelayExpr]) -> Iterator[dict[str, RelayExpr]]:
+    def branch(self, holding: Mapping[str, RelayExpr]) -> Iterator[dict[str, RelayExpr]]:
         """A part of the model that may run or not, in which some variables hold other values.
 
         What it writes is in what is given, at its end, and variables hold what they did. Handles

@@ -184,7 +184,7 @@ def ifft(
     return _one(x, n, dim, norm, inverse=True)
 
 
-def _half(x: RelayExpr, at: int, size: int) -> RelayExpr:
+def _onesided(x: RelayExpr, at: int, size: int) -> RelayExpr:
     """The half of a transform of real numbers that says all of it."""
     return pair(*(sliced(each, at, 0, size // 2 + 1) for each in fields_of(x)))
 
@@ -195,7 +195,7 @@ def rfft(
 ) -> RelayExpr:
     made = fft(x, n, dim, norm)
     at = axis_of(dim, rank_of(x))
-    return _half(made, at, shape_of(fields_of(made)[0])[at])
+    return _onesided(made, at, shape_of(fields_of(made)[0])[at])
 
 
 @aten("fft_ihfft")
@@ -204,7 +204,7 @@ def ihfft(
 ) -> RelayExpr:
     made = ifft(x, n, dim, norm)
     at = axis_of(dim, rank_of(x))
-    return _half(made, at, shape_of(fields_of(made)[0])[at])
+    return _onesided(made, at, shape_of(fields_of(made)[0])[at])
 
 
 def _whole(x: RelayExpr, at: int, size: int) -> list[RelayExpr]:

@@ -147,7 +147,7 @@ _COPIES = (
 )
 
 
-def _keeping(name: str, operator: str, only_floats: bool) -> None:
+def _same_for_bools(name: str, operator: str, only_floats: bool) -> None:
     def convert(x: RelayExpr) -> RelayExpr:
         same = dtype_of(x) == "bool" or (only_floats and not is_float(x))
         return x if same else call(operator, x)
@@ -156,9 +156,9 @@ def _keeping(name: str, operator: str, only_floats: bool) -> None:
 
 
 for _name, _operator in _KEEPING.items():
-    _keeping(_name, _operator, False)
+    _same_for_bools(_name, _operator, False)
 for _name, _operator in _ROUNDING.items():
-    _keeping(_name, _operator, True)
+    _same_for_bools(_name, _operator, True)
 
 
 @aten(*_COPIES)

@@ -43,7 +43,7 @@ def _rotation(ib: IRBuilder, product: Expr, first: Expr, second: Expr) -> tuple[
     return cosine, ib.let("sine", tangent * cosine)
 
 
-def _turn(
+def _rotate(
     ib: IRBuilder, matrix: BufferVar, rows: Dim, p: Expr, q: Expr, cosine: Expr, sine: Expr
 ) -> None:
     """Rotate two columns of a matrix."""
@@ -145,13 +145,13 @@ def _eigh(attrs: None, out: TupleType, data: Tensor) -> list[Tensor]:
                     with ib.if_scope(magnitude(off) > (magnitude(a) + magnitude(b)) * ENOUGH):
                         rotated.set(1)
                         cosine, sine = _rotation(ib, off, a, b)
-                        _turn(ib, matrix, size, p, q, cosine, sine)
+                        _rotate(ib, matrix, size, p, q, cosine, sine)
                         with ib.for_range(0, size, name="i") as i:
                             left = ib.let("above", matrix[p, i])
                             right = ib.let("under", matrix[q, i])
                             matrix[p, i] = cosine * left - sine * right
                             matrix[q, i] = sine * left + cosine * right
-                        _turn(ib, vectors, size, p, q, cosine, sine)
+                        _rotate(ib, vectors, size, p, q, cosine, sine)
             with ib.for_range(0, size, name="i") as i:
                 values[i] = matrix[i, i]
             _sort(ib, values, size, [(vectors, size)], descending=False)
@@ -219,8 +219,8 @@ def _orthogonalise(
         with ib.if_scope(magnitude(off) > t.sqrt(a * b) * ENOUGH * 8.0):
             rotated.set(1)
             cosine, sine = _rotation(ib, off, a, b)
-            _turn(ib, matrix, rows, p, q, cosine, sine)
-            _turn(ib, vectors, columns, p, q, cosine, sine)
+            _rotate(ib, matrix, rows, p, q, cosine, sine)
+            _rotate(ib, vectors, columns, p, q, cosine, sine)
 
 
 def _svd(attrs: None, out: TupleType, data: Tensor) -> list[Tensor]:

@@ -16,10 +16,11 @@ from sterna.relay.layout import layout_of
 from sterna.relay.op import call as call_of
 from sterna.relay.op import is_call_of
 from sterna.schedule.choose import deciding
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import INT32
 from sterna.schedule.expression import Expression
 from sterna.schedule.kernel import Processor
-from sterna.schedule.packed_operand import MatrixProduct, operand_packing, would_pack
+from sterna.schedule.packed_operand import operand_packing, would_pack
 from sterna.target import Target, instructions_of, processor_of
 
 if TYPE_CHECKING:
@@ -78,11 +79,8 @@ def of_dequantised(
     a.as_type(own if own in dots.data_types else dots.data_types[0])
     b.data, turned = _untransposed(b.data, attrs.transpose_b)
     b.as_type("int8")
-    made = _matrix_product(a.data, b.data, turned)
-    kinds = tensor_type(a.data), tensor_type(b.data)
-    if not LEAST_DEPTH <= made.depth <= DEEPEST:
-        return None
-    if not would_pack(made, *kinds, processor_of(target)):
+    made = _one_product(a.data, b.data, turned)
+    if not LEAST_DEPTH <= made.inputs <= DEEPEST or not would_pack(made, processor_of(target)):
         return None
     sums = call_of(
         "nn.batch_matmul", a.data, b.data, out_dtype=INT32, transpose_a=False, transpose_b=turned)
@@ -95,7 +93,7 @@ def of_dequantised(
             *outer, last, _ = tensor_type(b.data).concrete_shape
             of_columns = call_of("reshape", of_columns, newshape=(*outer, 1, last))
         if b.zero:
-            of_columns = call_of("subtract", of_columns, const(made.depth * a.zero * b.zero))
+            of_columns = call_of("subtract", of_columns, const(made.inputs * a.zero * b.zero))
         sums = call_of("subtract", sums, of_columns)
     factor = (a.scale * b.scale).astype("float32").reshape(())
     result: RelayExpr = call_of("qnn.dequantize", sums, const(factor), const(0))
@@ -110,18 +108,24 @@ def implement(call: Call, processor: Processor, growth: float) -> RelayExpr | No
     if attrs.implementation or attrs.transpose_a or is_known or attrs.out_dtype != INT32:
         return None
     data, operand = call.args
-    made = _matrix_product(data, operand, attrs.transpose_b)
+    made = _one_product(data, operand, attrs.transpose_b)
     with deciding(f"{call.op} {call.checked_type!r}"):
-        plan = operand_packing(made, kinds[0], kinds[1], processor) if made.rows else None
+        plan = operand_packing(made, processor)
     if plan is None:
         return None
     packed = _packed(operand, Expression.of(plan), attrs.transpose_b)
     return Call(call.op, (data, packed), attrs.replace(implementation=str(plan)))
 
 
-def _matrix_product(a: RelayExpr, b: RelayExpr, turned: bool) -> MatrixProduct:
-    *_, rows, depth = tensor_type(a).concrete_shape
-    return MatrixProduct(rows, tensor_type(b).concrete_shape[-2 if turned else -1], depth)
+def _one_product(a: RelayExpr, b: RelayExpr, turned: bool) -> Contraction:
+    """The contraction of one pair of the matrices: rows are pixels of one line."""
+    data, operand = tensor_type(a), tensor_type(b)
+    *_, rows, depth = data.concrete_shape
+    return Contraction(
+        batch=1, image=(1, rows), inputs=depth, result=(1, rows),
+        outputs=operand.concrete_shape[-2 if turned else -1], data=data.dtype,
+        weight=operand.dtype, out=INT32, data_layout="NC", out_layout="NC",
+    )
 
 
 def _untransposed(data: RelayExpr, turned: bool) -> tuple[RelayExpr, bool]:

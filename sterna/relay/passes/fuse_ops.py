@@ -477,11 +477,11 @@ class _Body:
         made = rebuild(expr, self.inner)
         record = record_of(expr)
         if isinstance(made, Call) and record is not None and record.pattern >= OUT_ELEMWISE_FUSABLE:
-            made = self._apart(made)
+            made = self._own_parameters(made)
         self.inner[id(expr)] = made
         return made
 
-    def _apart(self, call: Call) -> Call:
+    def _own_parameters(self, call: Call) -> Call:
         """An anchor that reads one array twice has a parameter for each: it packs one of them."""
         args: list[RelayExpr] = []
         for arg in call.args:

@@ -17,7 +17,14 @@ from sterna.relay.op import call as call_of
 from sterna.schedule.choose import choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.cost import KERNEL, STREAMED, arriving, regions
-from sterna.schedule.im2col_kernel import Im2colKernel, as_lines, vector_of_line
+from sterna.schedule.im2col_kernel import (
+    CUT_ROWS,
+    ROWS,
+    TILES,
+    Im2colKernel,
+    as_lines,
+    vector_of_line,
+)
 from sterna.schedule.implementation import (
     Arranged,
     Candidate,
@@ -34,8 +41,10 @@ from sterna.te import Tensor
 WIDEST = 4
 # Cycles in which a vector of neighbours is copied into a panel, and a number from among others.
 COPIED, PICKED = 2.0, 1.5
-# Cycles in which a vector of every second one is copied, and lines of a panel in the first cache.
-COPIED_APART, LEAST_LINES = 3.0, 4
+# Cycles in which a vector of every second one is copied, and one is cut from a row into its tile.
+COPIED_APART, CUT = 3.0, 6.0
+# Lines of a panel in the first cache.
+LEAST_LINES = 4
 # Sums of fewer products than these hardly use what is loaded.
 LEAST_PRODUCTS = 4
 
@@ -78,8 +87,9 @@ class Im2col(PackedImplementation):
         outputs = made.outputs // made.groups
         found = tiles(processor, outputs, math.prod(lines.result))
         tile = choose("tile", list(found), found.__getitem__)
-        by_lines = copies_lines(lines, tile.columns, processor)
-        panel = panel_of(lines, tile, processor, by_lines)
+        ways = ways_of_copying(lines, tile.columns, processor)
+        copied = choose("copied", list(ways), ways.__getitem__)
+        panel = panel_of(lines, tile, processor, copied == ROWS)
         pieces = made.batch * made.groups * -(-_extent(lines) // panel)
         blocks = -(-outputs // tile.rows)
         shares = choose(
@@ -89,15 +99,15 @@ class Im2col(PackedImplementation):
         return Plan.of(
             self.name, rows=tile.rows, columns=tile.columns, panel=panel, shares=shares,
             lanes=processor.lanes(FLOAT32), by_lanes=int(processor.by_element_fma),
-            by_lines=int(by_lines),
+            copied=copied,
         )
 
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         for name in ("rows", "columns", "panel", "shares", "lanes"):
             if plan.integer(name) < 1:
                 raise ValueError(f"{name} should be at least 1")
-        if plan.integer("by_lines") not in (0, 1):
-            raise ValueError("by_lines should be 0 or 1")
+        if plan.text("copied") not in (TILES, ROWS, CUT_ROWS):
+            raise ValueError(f"copied should be {TILES}, {ROWS} or {CUT_ROWS}")
         if plan.integer("columns") % plan.integer("lanes"):
             raise ValueError("lanes should divide columns")
         rows = plan.integer("rows")
@@ -197,29 +207,38 @@ def _extent(lines: Contraction) -> int:
     return lines.result[1] if lines.result[0] == 1 else lines.result[0]
 
 
-def copies_lines(lines: Contraction, columns: int, processor: Processor) -> bool:
-    """Whether whole lines are copied into a panel that has one row for each step of the sum.
+def ways_of_copying(lines: Contraction, columns: int, processor: Processor) -> dict[str, float]:
+    """How pixels may come into panels, with the cycles that one takes for each step of the sum.
 
-    Lines that do not share their width with tiles fall into short pieces otherwise. Rows of a panel
-    lie far from each other then: it stays in the first cache, with some lines at least.
+    Lines that do not share their width with tiles fall into short pieces, unless they are copied
+    whole into one row for each step. A panel of such rows stays in the first cache, with some lines
+    at least; else tiles are cut out of each row, and lie far from each other.
     """
-    high, width = lines.result
-    pieces = math.gcd(width, columns) < vector_of_line(width, processor.lanes(FLOAT32))
+    (high, width), lanes = lines.result, processor.lanes(FLOAT32)
+    side = lanes if high == 1 else math.gcd(width, columns)
+    ways = {TILES: COPIED / min(lanes, side) if lines.strides[1] == 1 else PICKED}
+    size = vector_of_line(width, lanes)
+    if high == 1 or side >= size or lines.strides[1] > 2:
+        return ways
+    each = COPIED if lines.strides[1] == 1 else COPIED_APART
+    whole = each * -(-width // size) / width
     line = lines.products * width * lines.data.bytes
-    room = line * min(high, LEAST_LINES) <= processor.l1_bytes // 2
-    return high > 1 and pieces and room and lines.strides[1] <= 2
+    if line * min(high, LEAST_LINES) <= processor.l1_bytes // 2:
+        ways[ROWS] = whole
+    ways[CUT_ROWS] = whole + CUT / lanes
+    return ways
 
 
-def panel_of(lines: Contraction, tile: Tile, processor: Processor, by_lines: bool = False) -> int:
+def panel_of(lines: Contraction, tile: Tile, processor: Processor, by_rows: bool = False) -> int:
     """Lines of a panel, or pixels of it where there is but one line.
 
-    It stays in half of the second cache (the first one, if it is copied by lines), and of those
+    It stays in half of the second cache (the first one, if it consists of rows), and of those
     that do it leaves the fewest lanes empty.
     """
     extent, threads = _extent(lines), processor.threads
     unit = tile.columns if lines.result[0] == 1 else lines.result[1]
     count = -(-extent // tile.columns) if lines.result[0] == 1 else extent
-    room = (processor.l1_bytes if by_lines else processor.l2_bytes) // 2
+    room = (processor.l1_bytes if by_rows else processor.l2_bytes) // 2
     most = max(1, room // (lines.products * unit * lines.data.bytes))
     share = -(-count * lines.batch * lines.groups // threads)
     most = min(most, count, max(1, share))
@@ -242,12 +261,7 @@ def im2col_cycles(made: Contraction, processor: Processor) -> float:
     found = tiles(processor, outputs, pixels)
     tile = min(found, key=found.__getitem__)
     products = found[tile] * lines.products
-    side = lanes if lines.result[0] == 1 else math.gcd(lines.result[1], tile.columns)
-    each = COPIED / min(lanes, side) if lines.strides[1] == 1 else PICKED
-    if copies_lines(lines, tile.columns, processor):
-        width = lines.result[1]
-        vectors = -(-width // vector_of_line(width, lanes))
-        each = (COPIED if lines.strides[1] == 1 else COPIED_APART) * vectors / width
+    each = min(ways_of_copying(lines, tile.columns, processor).values())
     cycles = lines.batch * lines.groups * (products + lines.products * pixels * each)
     if made.is_padded:
         image = without_border(made)

@@ -96,21 +96,21 @@ def _rows(loop: For) -> Stmt:
 
 def _shared(stmt: For) -> For | None:
     """A loop that threads can share; None if the steps wait for each other."""
-    apart = _apart(stmt)
-    count = 1 if apart is None else build.int_value(apart.extent)
+    outer = _independent_loops(stmt)
+    count = 1 if outer is None else build.int_value(outer.extent)
     if count is None or count >= FEW_ITERATIONS:
-        return apart
-    inner: Stmt = stmt if apart is None else apart.body
+        return outer
+    inner: Stmt = stmt if outer is None else outer.body
     owned = _owned(inner, _loops(stmt) - _loops(inner), OWNERS // count)
     if owned is None:
-        return apart
+        return outer
     owner, owners, body = owned
-    if apart is None:
+    if outer is None:
         return For(owner, build.const(0, owner.dtype), owners, "parallel", body)
     number, extent = Var("step", owner.dtype), build.const(count, owner.dtype)
-    own = build.cast(apart.var.dtype, build.floormod(number, extent))
+    own = build.cast(outer.var.dtype, build.floormod(number, extent))
     body = LetStmt(owner, build.floordiv(number, extent), body)
-    body = LetStmt(apart.var, apart.min + own, body)
+    body = LetStmt(outer.var, outer.min + own, body)
     return For(number, build.const(0, owner.dtype), owners * extent, "parallel", body)
 
 
@@ -189,7 +189,7 @@ class _Guarded(Rewriter):
         return IfThenElse(self.condition, store)
 
 
-def _apart(stmt: For) -> For | None:
+def _independent_loops(stmt: For) -> For | None:
     """for i in n: for j in m: a[j, b[i]] = x   ->   parallel for j in m: for i in n: ...
 
     Loops of a nest by whose variables all that is written, and read again, is indexed: what such an
