@@ -24,7 +24,7 @@ BUDGET = {
     "frontend": 20110,
     "ir": 3630,
     "isa": 1050,
-    "lowering": 3630,
+    "lowering": 3645,
     "meta_schedule": 1120,
     "micro": 3600,
     "model": 3750,

@@ -4,8 +4,8 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir.types import TensorType, Type, flatten_type
-from sterna.relay.expr import Call, Function
-from sterna.relay.op import AnyOp, is_packed, record_of
+from sterna.relay.expr import Call, Function, Var
+from sterna.relay.op import INJECTIVE, AnyOp, is_packed, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.implementation import transformed_work_of
 
@@ -54,9 +54,24 @@ def work_of(function: Function) -> Work:
             elements = sum(math.prod(kind.concrete_shape) for kind in results)
             flops += elements
             steps += elements * record.instructions
-    read = sum(bytes_of_all(param.checked_type) for param in function.params)
+    read = sum(_bytes_read(function, param) for param in function.params)
     written = bytes_of_all(function.body.checked_type)
     return Work(flops, read + written, written, packing_overhead, steps, spared, way)
+
+
+def _bytes_read(function: Function, param: Var) -> int:
+    """Those of an operand; of a table that is only picked from, as many as results are made of."""
+    whole, picked = bytes_of_all(param.checked_type), 0
+    for expr in post_order(function.body):
+        if not isinstance(expr, Call) or not any(arg is param for arg in expr.args):
+            continue
+        record = record_of(expr)
+        kinds = flatten_type(param.checked_type)
+        if record is None or record.is_view or record.pattern > INJECTIVE or len(kinds) != 1:
+            return whole
+        elements = (math.prod(kind.concrete_shape) for kind in flatten_type(expr.checked_type))
+        picked += sum(elements) * kinds[0].dtype.bytes
+    return min(whole, picked) if picked else whole
 
 
 def is_closed(function: Function) -> bool:
