@@ -29,3 +29,11 @@ def test_gradients_of_sample_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     outcomes = [made for op in wanted if (made := run_operator(op, 1)) is not None]
     assert {one.name for one in outcomes} == SAMPLE
     assert [one for one in outcomes if one.reason != RIGHT] == []
+
+
+@pytest.mark.parametrize("name", ["linalg.det", "linalg.slogdet", "_segment_reduce.lengths"])
+def test_gradients_of_all_sample_calls(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch_compile, "_build", by_references)
+    (op,) = (each for each in operators(torch.float32) if name_of(each) == name)
+    made = run_operator(op, 6)
+    assert made is not None and made.reason == RIGHT, made

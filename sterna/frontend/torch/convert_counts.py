@@ -149,6 +149,26 @@ def segment_reduce(
     unsafe: bool = False, initial: float | None = None,
 ) -> RelayExpr:
     """What parts of an axis come to; parts that are empty come to the initial number."""
+    mask = _segments(data, lengths, offsets, axis)
+    neutral = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}[reduce]
+    start = neutral if initial is None else initial
+    taken = call("where", mask, call("expand_dims", data, axis), like(neutral, data))
+    operator = "sum" if reduce == "mean" else reduce
+    made = call(operator, taken, axis=axis + 1)
+    join = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
+    made = call(join[reduce], made, like(start, made))
+    if reduce != "mean":
+        return made
+    size = call("sum", cast(mask, dtype_of(data)), axis=axis + 1)
+    is_empty = call("equal", size, like(0, size))
+    nothing = like(math.nan if initial is None else initial, made)
+    return call("where", is_empty, nothing, call("divide", made, size))
+
+
+def _segments(
+    data: RelayExpr, lengths: RelayExpr | None, offsets: RelayExpr | None, axis: int
+) -> RelayExpr:
+    """By part and by place along the axis, whether the one holds the other."""
     if lengths is not None:
         ends = call("cumsum", lengths, axis=axis)
         starts = call("subtract", ends, lengths)
@@ -164,20 +184,42 @@ def segment_reduce(
         call("greater_equal", places, call("expand_dims", starts, axis + 1)),
         call("less", places, call("expand_dims", ends, axis + 1)),
     )
-    mask = reshaped(inside, (*shape_of(inside), *(1 for _ in inner)))
-    neutral = {"sum": 0.0, "mean": 0.0, "prod": 1.0, "max": -math.inf, "min": math.inf}[reduce]
-    start = neutral if initial is None else initial
-    taken = call("where", mask, call("expand_dims", data, axis), like(neutral, data))
-    operator = "sum" if reduce == "mean" else reduce
-    made = call(operator, taken, axis=axis + 1)
-    join = {"sum": "add", "mean": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-    made = call(join[reduce], made, like(start, made))
-    if reduce != "mean":
-        return made
-    size = call("sum", cast(mask, dtype_of(data)), axis=axis + 1)
-    is_empty = call("equal", size, like(0, size))
-    nothing = like(math.nan if initial is None else initial, made)
-    return call("where", is_empty, nothing, call("divide", made, size))
+    return reshaped(inside, (*shape_of(inside), *(1 for _ in inner)))
+
+
+@aten("_segment_reduce_backward")
+def segment_reduce_backward(
+    grad: RelayExpr, output: RelayExpr, data: RelayExpr, reduce: str,
+    lengths: RelayExpr | None = None, offsets: RelayExpr | None = None, axis: int = 0,
+    initial: float | None = None,
+) -> RelayExpr:
+    """What each element gets of its part's gradient; the largest of a part share it."""
+    mask = _segments(data, lengths, offsets, axis)
+    wide = call("expand_dims", data, axis)
+    given, made = (call("expand_dims", each, axis + 1) for each in (grad, output))
+    zero, one = like(0, data), like(1, data)
+
+    def total(value: RelayExpr, operator: str = "sum") -> RelayExpr:
+        return call(operator, value, axis=axis + 1, keepdims=True)
+
+    if reduce == "prod":
+        is_zero = call("equal", wide, zero)
+        holes = total(call("where", call("logical_and", mask, is_zero), one, zero))
+        factors = call("where", mask, call("where", is_zero, one, wide), one)
+        rest = call("multiply", total(factors, "prod"), like(1.0 if initial is None else initial,
+                                                             data))
+        alone = call("where", call("equal", holes, one), rest, zero)
+        others = call("divide", made, call("where", is_zero, one, wide))
+        share = call("multiply", given, call("where", is_zero, alone, others))
+    elif reduce in ("max", "min"):
+        is_one = call("logical_and", mask, call("equal", wide, made))
+        count = total(call("where", is_one, one, zero))
+        share = call("where", is_one, call("divide", given, count), zero)
+    elif reduce == "mean":
+        share = call("divide", given, total(call("where", mask, one, zero)))
+    else:
+        share = given
+    return call("sum", call("where", mask, share, zero), axis=axis)
 
 
 @aten("embedding_bag")

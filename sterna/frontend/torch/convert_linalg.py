@@ -250,16 +250,31 @@ def tensorsolve(
 # ---- determinants ----
 
 
-@aten("_linalg_slogdet")
-def full_slogdet(A: RelayExpr) -> list[RelayExpr]:
-    """The sign and the logarithm of the determinant: of U's diagonal and of the exchanges."""
-    made, pivots, _ = lu_factor(A)
+def _diagonal_of_u(
+    A: RelayExpr, is_row_major: bool
+) -> tuple[RelayExpr, RelayExpr, RelayExpr, RelayExpr]:
+    """U's diagonal, -1 for each exchange of rows, both factors in one matrix, and the pivots."""
+    made, pivots, _ = lu_factor(transposed(A) if is_row_major else A)
     size = shape_of(A)[-1]
     unit = unit_matrix(A, size)
     line = call("sum", call("multiply", made, unit), axis=-1)
     order = constant(np.arange(1, size + 1), "int32")
     moved = cast(call("not_equal", pivots, order), dtype_of(A))
     odd = call("subtract", like(1, A), call("multiply", like(2, A), moved))
+    return line, odd, made, pivots
+
+
+@aten("_linalg_det")
+def full_det(A: RelayExpr, is_row_major: bool = False) -> list[RelayExpr]:
+    """The determinant, with the factors that its gradient is computed from."""
+    line, odd, made, pivots = _diagonal_of_u(A, is_row_major)
+    return [call("prod", call("multiply", line, odd), axis=-1), made, pivots]
+
+
+@aten("_linalg_slogdet")
+def full_slogdet(A: RelayExpr, is_row_major: bool = False) -> list[RelayExpr]:
+    """The sign and the logarithm of the determinant: of U's diagonal and of the exchanges."""
+    line, odd, made, pivots = _diagonal_of_u(A, is_row_major)
     signs = call("multiply", call("sign", line), odd)
     logs = call("log", call("abs", line))
     return [call("prod", signs, axis=-1), call("sum", logs, axis=-1), made, pivots]

@@ -152,6 +152,9 @@ def _output(spec: Any) -> ProgramOutput:
 
 # ---- nodes of an FX graph ----
 
+# Their factors are those of the transposed matrix where that lies in rows, as gradients expect.
+FACTORED = frozenset({"aten._linalg_det.default", "aten._linalg_slogdet.default"})
+
 
 def step_of(node: Any) -> Step | None:
     """A node of an FX graph as a step; None for those that only pass values on."""
@@ -196,7 +199,11 @@ def _arguments(node: Any) -> dict[str, Argument]:
         given = {**dict(zip(names, node.args, strict=False)), **node.kwargs}
     else:
         given = {**named_arguments(target_name(node.target), node.args), **node.kwargs}
-    return {name: argument_of(value) for name, value in given.items()}
+    made = {name: argument_of(value) for name, value in given.items()}
+    if target_name(node.target) in FACTORED:
+        value = node.args[0].meta.get("val")
+        made["is_row_major"] = bool(value is not None and value.is_contiguous())
+    return made
 
 
 def argument_of(value: Any) -> Argument:
