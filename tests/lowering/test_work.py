@@ -11,7 +11,7 @@ from sterna.relay.expr import Function
 
 
 def _bytes(made: Any) -> int:
-    module = sterna.IRModule.from_expr(Function(relay.analysis.free_vars(made), made))
+    module = sterna.IRModule.from_expr(Function(tuple(relay.analysis.free_vars(made)), made))
     function = relay.transform.InferType()(module)["main"]
     assert isinstance(function, Function)
     return work_of(function).bytes
