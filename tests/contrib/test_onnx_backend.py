@@ -34,7 +34,7 @@ def test_a_model_runs_for_the_shapes_that_its_inputs_have_and_name() -> None:
         found = prepared.run([x, np.array(wanted)])
         np.testing.assert_array_equal(found[0], x.reshape(wanted) + 1)
         np.testing.assert_array_equal(found["y"], found[0])
-    assert prepared.model.compiled >= 3
+    assert prepared.model.compiled == 1
     by_name = prepared.run({"s": np.array([1, 6]), "x": np.zeros(6, "float32")})
     np.testing.assert_array_equal(by_name.y, np.ones((1, 6)))
 
