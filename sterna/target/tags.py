@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from sterna.isa import instruction_sets
+from sterna.isa.aarch64 import AARCH64
 
 
 def _cuda(arch: str, registers: int = 65536, shared: int = 49152, **more: Any) -> dict[str, Any]:
@@ -19,7 +19,7 @@ def _cuda(arch: str, registers: int = 65536, shared: int = 49152, **more: Any) -
 
 
 def _raspberry_pi(cpu: str, cores: int) -> dict[str, Any]:
-    vectors = instruction_sets()["aarch64"].registers[-1].needs
+    vectors = AARCH64.registers[-1].needs
     return {
         "kind": "llvm",
         "mtriple": "aarch64-linux-gnu",
