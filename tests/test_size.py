@@ -37,7 +37,7 @@ BUDGET = {
     "support": 4290,
     "target": 4400,
     "te": 5220,
-    "testing": 4780,
+    "testing": 4620,
     "tir": 14940,
     "topi": 1870,
     "tune": 2750,

@@ -244,16 +244,11 @@ _FIELD_TYPES: dict[type[Node], dict[str, Any]] = {}
 
 def _field_types(kind: type[Node]) -> dict[str, Any]:
     if kind not in _FIELD_TYPES:
-        # A name that only a type checker imports is that of a node.
-        names = {each.__name__: each for each in _all_kinds(Node)}
-        _FIELD_TYPES[kind] = typing.get_type_hints(kind, localns=names)
+        try:
+            _FIELD_TYPES[kind] = typing.get_type_hints(kind)
+        except NameError:
+            _FIELD_TYPES[kind] = {}  # annotations that only a type checker can see
     return _FIELD_TYPES[kind]
-
-
-def _all_kinds(kind: type[Node]) -> Iterator[type[Node]]:
-    yield kind
-    for each in kind.__subclasses__():
-        yield from _all_kinds(each)
 
 
 def _fits(value: Any, hint: Any) -> bool:
