@@ -19,7 +19,7 @@ from tests.support import ROOT
 
 RECORDS = ROOT / "sterna" / "relay" / "op.py"
 # What any operator may have; what one family alone has belongs into a record of that family.
-MOST_FIELDS = 32
+MOST_FIELDS = 33
 FOLDER = ROOT / "sterna" / "op"
 LARGEST_FRACTION = 0.05
 ARRAYS = {"Array"}
