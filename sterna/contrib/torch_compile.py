@@ -305,13 +305,23 @@ class _Runner:
     def _run(self, given: Tensors) -> Sequence[Array]:
         if self.model is None:
             return ()
-        tensors = [given[place].detach().contiguous() for place in self.places]
+        tensors = [_plain(given[place].detach()) for place in self.places]
         made = self.model(*tensors)
         return made if isinstance(made, tuple | list) else (made,)
 
 
+def _plain(tensor: Any) -> Any:
+    """A tensor without holes; of complex numbers both parts."""
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.contiguous()
+
+
 def _result(output: ProgramOutput, array: Array) -> Any:
-    return tensor_of(array) if isinstance(output.value, Ref) else array.item()
+    if not isinstance(output.value, Ref):
+        return array.item()
+    made = tensor_of(array)
+    return torch.view_as_complex(made) if output.is_complex else made
 
 
 def tensor_of(array: Array) -> Any:
@@ -329,7 +339,7 @@ def tensor_of(array: Array) -> Any:
 def _training_decompositions() -> Mapping[Any, Any]:
     """Small operators for what has no converter; what has one stays whole."""
     found = torch._decomp.core_aten_decompositions()
-    return {op: apart for op, apart in found.items() if converter_of(target_name(op)) is None}
+    return {op: how for op, how in found.items() if converter_of(target_name(op)) is None}
 
 
 def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -> Graph:

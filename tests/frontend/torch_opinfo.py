@@ -26,6 +26,7 @@ import torch
 
 import sterna
 from sterna.frontend.format import ImportOptions
+from sterna.frontend.torch.complex_pairs import in_parts
 from sterna.frontend.torch.load_model import load
 from sterna.frontend.torch.tensors import array_of_tensor
 from sterna.relay.interpreter import interpret
@@ -177,10 +178,7 @@ def _outcome(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
 
 
 def _run(exported: Any, given: Sequence[Any], compiled: bool) -> list[Any]:
-    arrays = [
-        array_of_tensor(each, "a sample") if each.dtype == torch.bfloat16
-        else each.detach().numpy() for each in given
-    ]
+    arrays = [_array(each) for each in given]
     if compiled:
         made = sterna.compile(exported, opt_level=0)(*arrays)
     else:
@@ -190,12 +188,18 @@ def _run(exported: Any, given: Sequence[Any], compiled: bool) -> list[Any]:
     return list(made) if isinstance(made, tuple | list) else [made]
 
 
+def _array(tensor: Any) -> Any:
+    """A tensor's elements; of complex ones both parts along a last axis."""
+    array = array_of_tensor(tensor, "a sample")
+    return in_parts(array) if array.dtype.kind == "c" else array
+
+
 def _tensor(have: Any, want: Any) -> Any:
     """A result as a tensor; complex ones come with their two parts along a last axis."""
     array = np.asarray(have)
     if str(array.dtype) == "bfloat16":
         return torch.from_numpy(array.astype("float32")).bfloat16()
-    made = torch.from_numpy(np.array(array))
+    made = torch.from_numpy(np.array(array, order="C"))
     return torch.view_as_complex(made) if _is_complex(want) else made
 
 

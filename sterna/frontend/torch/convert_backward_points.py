@@ -21,23 +21,23 @@ def cdist_backward(
     grad: RelayExpr, x1: RelayExpr, x2: RelayExpr, p: float, cdist: RelayExpr
 ) -> RelayExpr:
     """The gradient of the first points; where two are one there is none."""
-    apart = call("subtract", call("expand_dims", x1, rank_of(x1) - 1),
+    difference = call("subtract", call("expand_dims", x1, rank_of(x1) - 1),
                  call("expand_dims", x2, rank_of(x2) - 2))
     far = call("expand_dims", cdist, rank_of(cdist))
-    zero, size = like(0, apart), call("abs", apart)
+    zero, size = like(0, difference), call("abs", difference)
     if p == 0:
-        slope: RelayExpr = call("multiply", apart, zero)
+        slope: RelayExpr = call("multiply", difference, zero)
     elif p == 1:
-        slope = call("sign", apart)
+        slope = call("sign", difference)
     elif p == math.inf:
-        slope = call("where", call("equal", size, far), call("sign", apart), zero)
+        slope = call("where", call("equal", size, far), call("sign", difference), zero)
     else:
         if p == 2:
-            rise = call("divide", apart, far)
+            rise = call("divide", difference, far)
         else:
             ratio = call("power", call("divide", size, far), like(p - 1, size))
-            rise = call("multiply", call("sign", apart), ratio)
-        here = call("logical_or", call("equal", far, zero), call("equal", apart, zero))
+            rise = call("multiply", call("sign", difference), ratio)
+        here = call("logical_or", call("equal", far, zero), call("equal", difference, zero))
         slope = call("where", here, zero, rise)
     return call("sum", call("multiply", slope, call("expand_dims", grad, rank_of(grad))), axis=-2)
 

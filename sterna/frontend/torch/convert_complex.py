@@ -1,33 +1,28 @@
-"""Complex numbers as pairs of tensors, and Fourier transforms.
+"""Complex numbers as pairs of tensors.
 
 A complex value is a tuple of its real and its imaginary part. Converters of complex operands are
-registered under `complex::`, beside those of real ones; a program's complex results come with both
-parts along a last axis, as torch.view_as_real gives them.
+registered under `complex::`, beside those of real ones; a program's complex inputs, weights and
+results have both parts along a last axis, as torch.view_as_real gives them.
 """
 
-import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
-import numpy as np
-
-from sterna.frontend.calls import call, cast, constant, dtype_of, fields_of, like, parts, rank_of
-from sterna.frontend.calls import reshape as reshaped
-from sterna.frontend.torch.complex_pairs import is_complex, pair, stacked
-from sterna.frontend.torch.convert_shape import axis_of, cat, shape_of
-from sterna.frontend.torch.convert_shape import slice_ as sliced
-from sterna.frontend.torch.promotion import as_float, floats
-from sterna.frontend.torch.table import aten
+from sterna.frontend.calls import call, fields_of, like
+from sterna.frontend.torch.complex_pairs import (
+    PARTS,
+    both_parts,
+    is_complex,
+    pair,
+    stacked,
+    unstacked,
+)
+from sterna.frontend.torch.convert_elementwise import atan2, hypot
+from sterna.frontend.torch.convert_shape import shape_of
+from sterna.frontend.torch.promotion import floats
+from sterna.frontend.torch.table import aten, call_converter, converter_of
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
-
-
-def both_parts(x: RelayExpr) -> list[RelayExpr]:
-    """The parts of a complex value, or of a real one."""
-    if is_complex(x):
-        return fields_of(x)
-    real = as_float(x)
-    return [real, call("zeros_like", real)]
-
 
 # ---- making and taking apart ----
 
@@ -53,12 +48,10 @@ def polar(abs: RelayExpr, angle: RelayExpr) -> RelayExpr:
 
 @aten("view_as_complex")
 def view_as_complex(x: RelayExpr) -> RelayExpr:
-    at = rank_of(x) - 1
-    parts_of = (sliced(x, at, place, place + 1) for place in (0, 1))
-    return pair(*(call("squeeze", each, axis=(at,)) for each in parts_of))
+    return unstacked(x)
 
 
-@aten("complex::view_as_real")
+@aten("view_as_real", "complex::view_as_real")
 def view_as_real(x: RelayExpr) -> RelayExpr:
     return stacked(x)
 
@@ -68,21 +61,9 @@ def real(x: RelayExpr) -> RelayExpr:
     return fields_of(x)[0]
 
 
-@aten("complex::imag")
+@aten("imag", "complex::imag")
 def imag(x: RelayExpr) -> RelayExpr:
     return fields_of(x)[1]
-
-
-@aten("complex::abs")
-def size_of(x: RelayExpr) -> RelayExpr:
-    a, b = (call("multiply", each, each) for each in fields_of(x))
-    return call("sqrt", call("add", a, b))
-
-
-@aten("complex::angle")
-def angle(x: RelayExpr) -> RelayExpr:
-    a, b = fields_of(x)
-    return call("atan2", b, a)
 
 
 @aten("complex::conj", "complex::_conj", "complex::conj_physical", "complex::_conj_physical")
@@ -91,235 +72,176 @@ def conj(x: RelayExpr) -> RelayExpr:
     return pair(a, call("negative", b))
 
 
-@aten("complex::clone", "complex::resolve_conj", "complex::contiguous", "complex::detach",
-      "complex::alias")
+@aten("complex::clone", "complex::resolve_conj", "complex::resolve_neg", "complex::contiguous",
+      "complex::detach", "complex::alias", "complex::lift_fresh_copy")
 def same(x: RelayExpr) -> RelayExpr:
     return x
 
 
-def _by_parts(operator: str) -> Callable[..., RelayExpr]:
-    def convert(x: RelayExpr, other: RelayExpr, alpha: float = 1) -> RelayExpr:
-        if alpha != 1:
-            raise OpNotImplemented("a factor of a complex operand")
-        pairs = zip(both_parts(x), both_parts(other), strict=True)
-        return pair(*(call(operator, *each) for each in pairs))
+# ---- what each part is done to alone ----
+
+
+def _of_part(value: Any, part: int, wants_both: bool) -> Any:
+    """The operand of one part; wants_both: where a real one is a complex one without the other."""
+    if isinstance(value, list | tuple):
+        return [_of_part(each, part, wants_both) for each in value]
+    if is_complex(value) or (wants_both and isinstance(value, RelayExpr)):
+        return both_parts(value)[part]
+    return value
+
+
+def _by_parts(name: str, wants_both: Sequence[str] = ()) -> Callable[..., Any]:
+    """A converter that lets another convert both parts; wants_both: arguments that are values."""
+
+    def convert(**given: Any) -> Any:
+        plain, dtype = converter_of(f"aten.{name}"), given.get("dtype")
+        if plain is None or dtype not in (None, *PARTS):
+            raise OpNotImplemented(f"{name} of complex operands")
+        given = given if dtype is None else {**given, "dtype": PARTS[dtype]}
+        made: list[Any] = [
+            call_converter(plain, {
+                key: _of_part(value, part, key in wants_both) for key, value in given.items()
+            }) for part in (0, 1)
+        ]
+        if isinstance(made[0], RelayExpr):
+            return pair(*made)
+        return [pair(*each) for each in zip(*made, strict=True)]
 
     return convert
 
 
-aten("complex::add")(_by_parts("add"))
-aten("complex::sub")(_by_parts("subtract"))
-
-
-@aten("complex::mul")
-def mul(x: RelayExpr, other: RelayExpr) -> RelayExpr:
-    (a, b), (c, d) = both_parts(x), both_parts(other)
-    first = call("subtract", call("multiply", a, c), call("multiply", b, d))
-    return pair(first, call("add", call("multiply", a, d), call("multiply", b, c)))
-
-
-# ---- Fourier transforms ----
-
-
-def _scale(norm: str | None, size: int, is_inverse: bool) -> float:
-    """What results are multiplied by: the whole 1 / n lies on one side, or its root on both."""
-    if norm == "ortho":
-        return 1 / math.sqrt(size)
-    return 1 / size if (norm == "forward") != is_inverse else 1.0
-
-
-def _fitted(x: RelayExpr, at: int, size: int) -> RelayExpr:
-    """An axis cut, or filled up with zeros."""
-    have = shape_of(x)[at]
-    if have > size:
-        return sliced(x, at, 0, size)
-    if have == size:
-        return x
-    shape = [size - have if axis == at else each for axis, each in enumerate(shape_of(x))]
-    return cat([x, call("zeros", tuple(shape), dtype_of(x))], at)
-
-
-def _last(x: RelayExpr, at: int) -> RelayExpr:
-    rank = rank_of(x)
-    return call("transpose", x, (*(e for e in range(rank) if e != at), at))
-
-
-def _back(x: RelayExpr, at: int) -> RelayExpr:
-    rank = rank_of(x)
-    order = list(range(rank - 1))
-    order.insert(at, rank - 1)
-    return call("transpose", x, tuple(order))
-
-
-def _transform(
-    both: Sequence[RelayExpr], at: int, size: int, is_inverse: bool, factor: float
-) -> list[RelayExpr]:
-    """The transform of one axis, times a factor instead of the inverse's 1 / n."""
-    fitted = [_last(_fitted(each, at, size), at) for each in both]
-    made = parts(call("dft", *fitted, inverse=is_inverse), 2)
-    whole = factor * (size if is_inverse else 1)
-    if whole != 1:
-        made = [call("multiply", each, like(whole, each)) for each in made]
-    return [_back(each, at) for each in made]
-
-
-def _one(x: RelayExpr, n: int | None, dim: int, norm: str | None, inverse: bool) -> RelayExpr:
-    both = both_parts(x)
-    at = axis_of(dim, rank_of(both[0]))
-    size = n or shape_of(both[0])[at]
-    return pair(*_transform(both, at, size, inverse, _scale(norm, size, inverse)))
-
-
-@aten("fft_fft", "complex::fft_fft")
-def fft(
-    x: RelayExpr, n: int | None = None, dim: int = -1, norm: str | None = None
-) -> RelayExpr:
-    return _one(x, n, dim, norm, inverse=False)
-
-
-@aten("fft_ifft", "complex::fft_ifft")
-def ifft(
-    x: RelayExpr, n: int | None = None, dim: int = -1, norm: str | None = None
-) -> RelayExpr:
-    return _one(x, n, dim, norm, inverse=True)
-
-
-def _onesided(x: RelayExpr, at: int, size: int) -> RelayExpr:
-    """The half of a transform of real numbers that says all of it."""
-    return pair(*(sliced(each, at, 0, size // 2 + 1) for each in fields_of(x)))
-
-
-@aten("fft_rfft")
-def rfft(
-    x: RelayExpr, n: int | None = None, dim: int = -1, norm: str | None = None
-) -> RelayExpr:
-    made = fft(x, n, dim, norm)
-    at = axis_of(dim, rank_of(x))
-    return _onesided(made, at, shape_of(fields_of(made)[0])[at])
-
-
-@aten("fft_ihfft")
-def ihfft(
-    x: RelayExpr, n: int | None = None, dim: int = -1, norm: str | None = None
-) -> RelayExpr:
-    made = ifft(x, n, dim, norm)
-    at = axis_of(dim, rank_of(x))
-    return _onesided(made, at, shape_of(fields_of(made)[0])[at])
-
-
-def _whole(x: RelayExpr, at: int, size: int) -> list[RelayExpr]:
-    """The other half of a transform of real numbers: conjugates in turned order."""
-    made = []
-    for each, sign in zip(both_parts(x), (1, -1), strict=True):
-        half = _fitted(each, at, size // 2 + 1)
-        turned = call("reverse", sliced(half, at, 1, (size + 1) // 2), axis=at)
-        mirrored = turned if sign == 1 else call("negative", turned)
-        made.append(cat([half, mirrored], at) if shape_of(turned)[at] else half)
-    return made
-
-
-def _to_real(
-    x: RelayExpr, n: int | None, dim: int, norm: str | None, inverse: bool
-) -> RelayExpr:
-    first = both_parts(x)[0]
-    at = axis_of(dim, rank_of(first))
-    size = n or 2 * (shape_of(first)[at] - 1)
-    whole = _whole(x, at, size)
-    return _transform(whole, at, size, inverse, _scale(norm, size, inverse))[0]
-
-
-@aten("fft_irfft", "complex::fft_irfft")
-def irfft(
-    x: RelayExpr, n: int | None = None, dim: int = -1, norm: str | None = None
-) -> RelayExpr:
-    return _to_real(x, n, dim, norm, inverse=True)
-
-
-@aten("fft_hfft", "complex::fft_hfft")
-def hfft(
-    x: RelayExpr, n: int | None = None, dim: int = -1, norm: str | None = None
-) -> RelayExpr:
-    return _to_real(x, n, dim, norm, inverse=False)
-
-
-# ---- of several axes ----
-
-
-def _axes(
-    x: RelayExpr, s: Sequence[int] | None, dim: Sequence[int] | int | None
-) -> list[tuple[int, int | None]]:
-    """The axes of a transform, and the sizes that are given."""
-    rank = rank_of(both_parts(x)[0])
-    if dim is None:
-        dims = list(range(rank - len(s), rank)) if s is not None else list(range(rank))
-    else:
-        dims = [dim] if isinstance(dim, int) else list(dim)
-    sizes = [None if each == -1 else each for each in s] if s is not None else [None] * len(dims)
-    return [(axis_of(at, rank), size) for at, size in zip(dims, sizes, strict=True)]
-
-
-Single = Callable[..., RelayExpr]
-Several = Callable[..., RelayExpr]
-
-
-def _several(rest: Single, last: Single, is_last_first: bool) -> Several:
-    """A transform of several axes: of the last one by one function, of the rest by another."""
-
-    def convert(
-        x: RelayExpr, s: Sequence[int] | None = None, dim: Sequence[int] | int | None = None,
-        norm: str | None = None,
-    ) -> RelayExpr:
-        *others, (at, size) = _axes(x, s, dim)
-        made = last(x, size, at, norm) if is_last_first else x
-        for axis, extent in others:
-            made = rest(made, extent, axis, norm)
-        return made if is_last_first else last(made, size, at, norm)
-
-    return convert
-
-
-def _of_two(function: Several) -> Several:
-    """The same, of the last two axes unless others are given."""
-
-    def convert(
-        x: RelayExpr, s: Sequence[int] | None = None, dim: Sequence[int] = (-2, -1),
-        norm: str | None = None,
-    ) -> RelayExpr:
-        return function(x, s, dim, norm)
-
-    return convert
-
-
-for _name, _rest, _final, _first in (
-    ("fft", fft, fft, True), ("ifft", ifft, ifft, True), ("rfft", fft, rfft, True),
-    ("ihfft", ifft, ihfft, True), ("irfft", ifft, irfft, False), ("hfft", fft, hfft, False),
+for _name in (
+    "view", "reshape", "_unsafe_view", "_reshape_alias", "unsqueeze", "squeeze", "transpose", "t",
+    "permute", "movedim", "swapaxes", "flatten", "unflatten", "ravel", "expand", "repeat", "tile",
+    "roll", "flip", "rot90", "slice", "select", "narrow", "diagonal", "tril", "triu", "unfold",
+    "index", "index_select", "gather", "take", "split", "split_with_sizes", "chunk", "unbind",
+    "neg", "negative", "sum", "mean", "cumsum", "trace", "zeros_like", "numpy_T", "diag_embed",
+    "new_zeros", "constant_pad_nd",
+    "expand_copy", "view_copy", "select_backward", "slice_backward", "diff", "as_strided",
 ):
-    _function = _several(_rest, _final, _first)
-    aten(f"fft_{_name}n", f"complex::fft_{_name}n")(_function)
-    aten(f"fft_{_name}2", f"complex::fft_{_name}2")(_of_two(_function))
+    aten(f"complex::{_name}")(_by_parts(_name))
+for _name, _values in (
+    ("cat", ["tensors"]), ("stack", ["tensors"]), ("hstack", ["tensors"]),
+    ("vstack", ["tensors"]), ("where", ["x", "other"]), ("lerp.Scalar", ["x", "end"]),
+    ("select_scatter", ["x", "src"]), ("slice_scatter", ["x", "src"]),
+):
+    aten(f"complex::{_name}")(_by_parts(_name, _values))
 
 
-@aten("stft")
-def stft(
-    x: RelayExpr, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
-    window: RelayExpr | None = None, normalized: bool = False, onesided: bool | None = None,
-    return_complex: bool | None = None, align_to_window: bool | None = None,
+# ---- arithmetic ----
+
+
+def _numbers(x: Any, beside: Any) -> list[RelayExpr]:
+    """Both parts of an operand, which may be one of Python's numbers beside a tensor."""
+    if isinstance(x, RelayExpr):
+        return both_parts(x)
+    first = both_parts(beside)[0]
+    return [like(part, first) for part in (x.real, x.imag)]
+
+
+def _sums(operator: str) -> Callable[..., RelayExpr]:
+    def convert(x: Any, other: Any, alpha: Any = 1) -> RelayExpr:
+        if alpha != 1:
+            other = mul(other, alpha) if isinstance(other, RelayExpr) else other * alpha
+        added = _numbers(other, x)
+        both = zip(_numbers(x, other), added, strict=True)
+        return pair(*(call(operator, *each) for each in both))
+
+    return convert
+
+
+aten("complex::add")(_sums("add"))
+aten("complex::sub")(_sums("subtract"))
+
+
+@aten("complex::rsub")
+def rsub(x: Any, other: Any, alpha: Any = 1) -> RelayExpr:
+    return _sums("subtract")(other, x if alpha == 1 else mul(x, alpha))
+
+
+@aten("complex::mul", "complex::multiply")
+def mul(x: Any, other: Any) -> RelayExpr:
+    return _product(_numbers(x, other), _numbers(other, x), "multiply")
+
+
+def _product(
+    x: Sequence[RelayExpr], other: Sequence[RelayExpr], times: str | Callable[..., Any]
 ) -> RelayExpr:
-    """Fourier transforms of windows that move along a signal."""
-    hop, width = hop_length or n_fft // 4, win_length or n_fft
-    data = reshaped(x, (1, *shape_of(x))) if rank_of(x) == 1 else x
-    count = 1 + (shape_of(data)[1] - n_fft) // hop
-    places = np.arange(count)[:, None] * hop + np.arange(n_fft)
-    frames = call("take", data, constant(places, "int64"), axis=1)
-    left = (n_fft - width) // 2
-    shape = window if window is not None else constant(np.ones(width), dtype_of(data))
-    if width < n_fft:
-        edges = [call("zeros", (each,), dtype_of(data)) for each in (left, n_fft - width - left)]
-        shape = cat([edges[0], cast(shape, dtype_of(data)), edges[1]], 0)
-    norm = "ortho" if normalized else None
-    transform = fft if onesided is False else rfft
-    made = transform(call("multiply", frames, shape), None, -1, norm)
-    turned = [call("transpose", each, (0, 2, 1)) for each in fields_of(made)]
-    if rank_of(x) == 1:
-        turned = [call("squeeze", each, axis=(0,)) for each in turned]
-    return pair(*turned) if return_complex else stacked(pair(*turned))
+    def product(p: RelayExpr, q: RelayExpr) -> Any:
+        return call(times, p, q) if isinstance(times, str) else times(p, q)
+
+    (a, b), (c, d) = x, other
+    first = call("subtract", product(a, c), product(b, d))
+    return pair(first, call("add", product(a, d), product(b, c)))
+
+
+@aten("complex::div", "complex::true_divide", "complex::divide")
+def div(x: Any, other: Any) -> RelayExpr:
+    divisor = _numbers(other, x)
+    if not is_complex(other) and not isinstance(other, complex):
+        return pair(*(call("divide", each, divisor[0]) for each in _numbers(x, other)))
+    scale = call("maximum", *(call("abs", each) for each in divisor))  # no square overflows
+    c, d = (call("divide", each, scale) for each in divisor)
+    made = _product(_numbers(x, other), [c, call("negative", d)], "multiply")
+    size = call("multiply", scale, call("add", call("multiply", c, c), call("multiply", d, d)))
+    return pair(*(call("divide", each, size) for each in fields_of(made)))
+
+
+@aten("complex::reciprocal")
+def reciprocal(x: RelayExpr) -> RelayExpr:
+    return div(1, x)
+
+
+@aten("complex::square")
+def square(x: RelayExpr) -> RelayExpr:
+    return mul(x, x)
+
+
+@aten("complex::abs")
+def size_of(x: RelayExpr) -> RelayExpr:
+    return hypot(*fields_of(x))
+
+
+@aten("complex::angle")
+def angle(x: RelayExpr) -> RelayExpr:
+    a, b = fields_of(x)
+    return atan2(b, a)
+
+
+@aten("complex::sgn")
+def direction(x: RelayExpr) -> RelayExpr:
+    size = size_of(x)
+    is_zero = call("equal", size, like(0, size))
+    divisor = call("where", is_zero, like(1, size), size)
+    return pair(*(call("divide", each, divisor) for each in fields_of(x)))
+
+
+@aten("complex::exp")
+def exp(x: RelayExpr) -> RelayExpr:
+    a, b = fields_of(x)
+    return polar(call("exp", a), b)
+
+
+@aten("complex::log")
+def log(x: RelayExpr) -> RelayExpr:
+    return pair(call("log", size_of(x)), angle(x))
+
+
+# ---- products of matrices ----
+
+
+def _matrix_product(name: str) -> Callable[..., RelayExpr]:
+    names = ("x", "vec" if name == "mv" else "tensor" if name == "dot" else "other"
+             if name == "matmul" else "mat2")
+
+    def convert(**given: Any) -> RelayExpr:
+        plain = converter_of(f"aten.{name}")
+        assert plain is not None
+        first, second = (both_parts(given[each]) for each in names)
+        return _product(first, second, lambda p, q: plain(p, q))
+
+    return convert
+
+
+for _name in ("mm", "bmm", "mv", "dot", "matmul"):
+    aten(f"complex::{_name}")(_matrix_product(_name))

@@ -340,8 +340,8 @@ def logcumsumexp(x: RelayExpr, dim: int) -> RelayExpr:
     while step < whole:
         earlier, later = sliced(made, at, 0, whole - step), sliced(made, at, step, whole)
         high, low = call("maximum", earlier, later), call("minimum", earlier, later)
-        apart = call("subtract", low, high)
-        sums = call("add", high, call("log1p", call("exp", apart)))
+        difference = call("subtract", low, high)
+        sums = call("add", high, call("log1p", call("exp", difference)))
         same = call("logical_or", call("equal", low, high), call("isinf", high))
         twice = call("where", call("isinf", high), high,
                      call("add", high, like(math.log(2.0), high)))

@@ -8,7 +8,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.limits import expect_moderate
-from sterna.frontend.torch.complex_pairs import PARTS, as_complex
+from sterna.frontend.torch.complex_pairs import PARTS, as_complex, pair
 from sterna.frontend.torch.convert_shape import shape_of
 from sterna.frontend.torch.extents import Extents, counted, dims_of
 from sterna.frontend.torch.promotion import DEFAULT_FLOAT, Operand, as_type
@@ -21,6 +21,8 @@ from sterna.support.errors import OpNotImplemented
 
 def filled(shape: Extents, value: Operand, dtype: str) -> RelayExpr:
     """A tensor of one number."""
+    if dtype in PARTS and isinstance(value, bool | int | float | complex):
+        return pair(*(filled(shape, part, PARTS[dtype]) for part in (value.real, value.imag)))
     kind = known_dtype(dtype, "a tensor")
     return call("full", as_type(value, kind), tuple(shape), dtype=kind)
 
@@ -111,8 +113,8 @@ def linspace(
     if isinstance(start, RelayExpr | Expr) or isinstance(end, RelayExpr | Expr):
         first, last = as_type(start, "float64"), as_type(end, "float64")
         shares = constant(np.linspace(0, 1, steps), "float64")
-        apart = call("multiply", shares, call("subtract", last, first))
-        return cast(call("add", first, apart), kind)
+        offset = call("multiply", shares, call("subtract", last, first))
+        return cast(call("add", first, offset), kind)
     return constant(np.linspace(start, end, steps), kind)
 
 

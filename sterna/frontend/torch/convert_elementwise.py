@@ -135,7 +135,7 @@ def _x_log(a: RelayExpr, b: RelayExpr, log: RelayExpr) -> RelayExpr:
 
 # ---- functions that keep the type ----
 
-_KEEPING = {
+_TYPE_PRESERVING = {
     "abs": "abs", "absolute": "abs", "neg": "negative", "negative": "negative", "sign": "sign",
     "sgn": "sign",
 }
@@ -155,7 +155,7 @@ def _same_for_bools(name: str, operator: str, only_floats: bool) -> None:
     aten(name)(convert)
 
 
-for _name, _operator in _KEEPING.items():
+for _name, _operator in _TYPE_PRESERVING.items():
     _same_for_bools(_name, _operator, False)
 for _name, _operator in _ROUNDING.items():
     _same_for_bools(_name, _operator, True)
@@ -465,8 +465,16 @@ def atan2(x: Operand, other: Operand) -> RelayExpr:
 
 @aten("hypot")
 def hypot(x: Operand, other: Operand) -> RelayExpr:
-    a, b = floats(x, other)
-    return call("sqrt", call("add", call("multiply", a, a), call("multiply", b, b)))
+    """Of what was divided by the larger one first, so that no square overflows."""
+    a, b = (call("abs", each) for each in floats(x, other))
+    larger, smaller = call("maximum", a, b), call("minimum", a, b)
+    zero, one, endless = (like(number, larger) for number in (0, 1, math.inf))
+    share = call("divide", smaller, call("where", call("equal", larger, zero), one, larger))
+    sum_of_squares = call("add", one, call("multiply", share, share))
+    made = call("multiply", larger, call("sqrt", sum_of_squares))
+    lost = call("logical_or", isnan(a), isnan(b))
+    is_endless = call("logical_or", call("equal", a, endless), call("equal", b, endless))
+    return call("where", is_endless, endless, call("where", lost, like(math.nan, made), made))
 
 
 @aten("copysign")
@@ -493,8 +501,8 @@ def logaddexp(x: Operand, other: Operand) -> RelayExpr:
 
 def _log_sum(a: RelayExpr, b: RelayExpr, exp: str, log: str) -> RelayExpr:
     high = call("maximum", a, b)
-    apart = call(exp, call("negative", call("abs", call("subtract", a, b))))
-    made = call("add", high, call(log, apart))
+    ratio = call(exp, call("negative", call("abs", call("subtract", a, b))))
+    made = call("add", high, call(log, ratio))
     return call("where", call("equal", a, b), call("add", a, call(log, like(1, a))), made)
 
 

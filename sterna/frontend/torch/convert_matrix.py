@@ -215,20 +215,20 @@ def cdist(
     x1: RelayExpr, x2: RelayExpr, p: float = 2.0, compute_mode: int | None = None
 ) -> RelayExpr:
     """Distances of all pairs of points."""
-    apart = call(
+    difference = call(
         "abs", call("subtract", call("expand_dims", x1, rank_of(x1) - 1),
                     call("expand_dims", x2, rank_of(x2) - 2))
     )
     if p == 0:
-        away = cast(call("not_equal", apart, like(0, apart)), dtype_of(apart))
+        away = cast(call("not_equal", difference, like(0, difference)), dtype_of(difference))
         return call("sum", away, axis=-1)
     if p == math.inf:
-        return call("max", apart, axis=-1)
+        return call("max", difference, axis=-1)
     if p == 1:
-        return call("sum", apart, axis=-1)
+        return call("sum", difference, axis=-1)
     if p == 2:
-        return call("sqrt", call("sum", call("multiply", apart, apart), axis=-1))
-    total = call("sum", call("power", apart, like(p, apart)), axis=-1)
+        return call("sqrt", call("sum", call("multiply", difference, difference), axis=-1))
+    total = call("sum", call("power", difference, like(p, difference)), axis=-1)
     return call("power", total, like(1 / p, total))
 
 

@@ -164,8 +164,8 @@ def _correction(correction: float | None, unbiased: bool) -> float:
 def _variance(x: RelayExpr, dim: Dims, correction: float, keepdim: bool) -> RelayExpr:
     axes = axes_of(x, dim)
     middle = call("mean", x, axis=axes, keepdims=True) if axes else x
-    apart = call("subtract", x, middle)
-    total = reduced("sum", call("multiply", apart, apart), axes, keepdim)
+    difference = call("subtract", x, middle)
+    total = reduced("sum", call("multiply", difference, difference), axes, keepdim)
     count = math.prod(shape_of(x)[axis] for axis in axes) - correction
     return call("divide", total, like(max(count, 0), total))
 

@@ -11,6 +11,7 @@ other views of that are taken anew when they are next read.
 
 from dataclasses import dataclass, field, replace
 
+from sterna.frontend.torch.complex_pairs import PARTS
 from sterna.frontend.torch.program import Argument, NumberRef, Program, ProgramOutput, Ref, Step
 from sterna.support.errors import OpNotImplemented
 
@@ -77,13 +78,13 @@ class _Functional:
     def _changed(self) -> list[ProgramOutput]:
         """New values of what lies outside of the program."""
         held = {one.value: one.name for one in self.program.weights}
-        given = {one.name for one in self.program.inputs}
+        given = {one.name: one.dtype in PARTS for one in self.program.inputs}
         found = []
         for name in self.now:
             if name in held:
                 found.append(ProgramOutput(Ref(self._current(name)), "buffer", held[name]))
             elif name in given:
-                found.append(ProgramOutput(Ref(self._current(name)), "input", name))
+                found.append(ProgramOutput(Ref(self._current(name)), "input", name, given[name]))
         return found
 
     def _add(self, step: Step) -> None:

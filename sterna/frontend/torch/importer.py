@@ -6,19 +6,23 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 from sterna.frontend import torch as package
 from sterna.frontend.calls import Room, constant
 from sterna.frontend.format import Graph
 from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs
 from sterna.frontend.node import Result
-from sterna.frontend.torch.complex_pairs import is_complex, stacked
+from sterna.frontend.open_shapes import NamedDim
+from sterna.frontend.torch.complex_pairs import PARTS, in_parts, is_complex, stacked, unstacked
 from sterna.frontend.torch.extents import as_tensor
 from sterna.frontend.torch.program import (
     Argument,
     Body,
     NumberRef,
     Program,
+    ProgramInput,
     Ref,
     Step,
     Unreadable,
@@ -30,7 +34,7 @@ from sterna.frontend.torch.source_lines import called
 from sterna.frontend.torch.table import call_converter, converter_of
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim
-from sterna.relay.arrays import to_numpy
+from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
@@ -66,9 +70,13 @@ class ProgramImporter(GraphImporter):
             if weight.name not in changed:
                 self._add_constant(weight)
         tensors = [one for one in self.program.inputs if not one.is_number]
-        self.given.expect_fitting({one.name: one.shape for one in tensors})
+        shapes = {one.name: _shape_of_parts(one) for one in tensors}
+        self.given.expect_fitting(shapes)
         for one in tensors:
-            self.add_input(one.name, one.shape, partial(_same, one.dtype))
+            dtype = PARTS.get(one.dtype, one.dtype)
+            self.add_input(one.name, shapes[one.name], partial(_same, dtype))
+            if one.dtype in PARTS:
+                self.values[one.name] = unstacked(self.values[one.name])
         self._bind_numbers()
         for weight in state:
             self._add_state(weight)
@@ -81,8 +89,18 @@ class ProgramImporter(GraphImporter):
         return self.finish(self._outputs())
 
     def _add_constant(self, weight: Weight) -> None:
+        is_in_parts = False
+
+        def read(what: str) -> Array:
+            nonlocal is_in_parts
+            array = weight.read(what)
+            is_in_parts = bool(np.iscomplexobj(array))
+            return in_parts(array) if is_in_parts else array
+
         if weight.name not in self.weight_names:  # layers may share one
-            self.add_weight(weight.name, weight.read)
+            self.add_weight(weight.name, read)
+            if is_in_parts:
+                self.values[weight.name] = unstacked(self.values[weight.name])
         self.values[weight.value] = self.values[weight.name]
 
     def _bind_numbers(self) -> None:
@@ -217,6 +235,11 @@ def number_of(expr: RelayExpr) -> int | float | bool:
         raise OpNotImplemented("a size or number that the data decides")
     found: int | float | bool = to_numpy(expr.data).reshape(()).item()
     return found
+
+
+def _shape_of_parts(one: ProgramInput) -> Sequence[NamedDim] | None:
+    """The shape of an input's tensor, in which both parts of complex numbers lie side by side."""
+    return one.shape if one.shape is None or one.dtype not in PARTS else (*one.shape, 2)
 
 
 def _same(dtype: str, what: str) -> str:

@@ -123,6 +123,8 @@ class ProgramOutput:
     kind: OutputKind = "result"
     target: str = ""
     """The buffer or the input that changes."""
+    is_complex: bool = False
+    """Whether its tensor has both parts of complex numbers along a last axis."""
 
 
 @dataclass(frozen=True, slots=True)

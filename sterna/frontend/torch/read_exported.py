@@ -1,7 +1,7 @@
 """Programs that torch.export made, as they are in memory."""
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -57,12 +57,12 @@ def _is_plain(node: Any) -> bool:
     if node.op != "call_function" or node.target is operator.getitem:
         return True
     name = target_name(node.target)
-    keeps = name in _KEEPING_STATISTICS and any(each is True for each in node.args[5:6])
+    keeps = name in _WITH_RUNNING_STATISTICS and any(each is True for each in node.args[5:6])
     return converter_of(name) is not None and not keeps
 
 
 # Normalisations that write to their running statistics when they are trained.
-_KEEPING_STATISTICS = frozenset({"aten.batch_norm.default", "aten.instance_norm.default"})
+_WITH_RUNNING_STATISTICS = frozenset({"aten.batch_norm.default", "aten.instance_norm.default"})
 
 
 def _program(made: Any) -> Program:
@@ -82,7 +82,10 @@ def _program(made: Any) -> Program:
         elif kind != "TOKEN":
             raise OpNotImplemented(f"the PyTorch model's input '{name}', which is a {kind}")
     steps = [step for node in nodes if (step := step_of(node)) is not None]
-    outputs = [_output(spec) for spec in signature.output_specs if spec.kind.name != "TOKEN"]
+    made_complex = {node.name for node in nodes if _is_complex(node)}
+    outputs = [
+        _output(spec, made_complex) for spec in signature.output_specs if spec.kind.name != "TOKEN"
+    ]
     ranges = {
         str(symbol): found for symbol, limits in made.range_constraints.items()
         if (found := range_of(_limit(limits.lower), _limit(limits.upper))) is not None
@@ -108,12 +111,12 @@ def functional(exported: Any) -> Any:
             and converter_of(target_name(node.target)) is None
         }
         # What PyTorch itself composes of others first: its other rules have mistakes there.
-        apart = {op: _get_decomp_for_cia(op) for op in unknown if op._can_decompose()}
-        rest = [op for op in unknown if op not in apart]
-        apart.update(torch._decomp.get_decompositions(rest) if rest else {})
-        if not apart:
+        decompositions = {op: _get_decomp_for_cia(op) for op in unknown if op._can_decompose()}
+        rest = [op for op in unknown if op not in decompositions]
+        decompositions.update(torch._decomp.get_decompositions(rest) if rest else {})
+        if not decompositions:
             break
-        made = made.run_decompositions(apart)
+        made = made.run_decompositions(decompositions)
     return made
 
 
@@ -137,7 +140,13 @@ _OUTPUT_KINDS: Mapping[str, OutputKind] = {
 }
 
 
-def _output(spec: Any) -> ProgramOutput:
+def _is_complex(node: Any) -> bool:
+    """Whether a node gives a tensor of complex numbers; results may also be numbers or None."""
+    value: Any = node.meta.get("val") if hasattr(node, "meta") else None
+    return hasattr(value, "is_complex") and bool(value.is_complex())
+
+
+def _output(spec: Any, made_complex: Collection[str]) -> ProgramOutput:
     kind = _OUTPUT_KINDS.get(spec.kind.name)
     if kind is None:
         raise OpNotImplemented(f"the PyTorch model's output '{spec.arg.name}', a {spec.kind.name}")
@@ -147,7 +156,8 @@ def _output(spec: Any) -> ProgramOutput:
     else:
         is_number = type(spec.arg).__name__.startswith("Sym")
         value = NumberRef(spec.arg.name) if is_number else Ref(spec.arg.name)
-    return ProgramOutput(value, kind, spec.target or "")
+    is_complex = isinstance(value, Ref) and value.name in made_complex
+    return ProgramOutput(value, kind, spec.target or "", is_complex)
 
 
 # ---- nodes of an FX graph ----
@@ -270,7 +280,10 @@ def read_fx(module: Any) -> Program:
         if node.op == "placeholder":
             inputs += _input(node, None)
         elif node.op == "output":
-            outputs = [ProgramOutput(argument_of(value)) for value in node.args[0]]
+            outputs = [
+                ProgramOutput(argument_of(value), is_complex=_is_complex(value))
+                for value in node.args[0]
+            ]
         elif node.op == "get_attr" and not hasattr(getattr(module, node.target), "graph"):
             held = getattr(module, node.target)
             weights.append(Weight(node.name, node.target, partial(_array_of_constant, held)))

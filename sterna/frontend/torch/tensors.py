@@ -34,8 +34,10 @@ def array_of_tensor(tensor: Any, what: str) -> Array:
 
     if tensor.layout != torch.strided or tensor.is_quantized:
         raise OpNotImplemented(f"{what}, which is no plain tensor")
+    plain = tensor.detach().cpu().resolve_conj().contiguous()
+    if tensor.dtype in (torch.complex64, torch.complex128):
+        return np.asarray(plain.numpy())
     name = known_dtype(dtype_name(tensor.dtype), what)
-    plain = tensor.detach().cpu().contiguous()
     if getattr(ml_dtypes, name, None) is None:
         return np.asarray(plain.numpy())
     bits = plain.view(torch.uint8 if plain.element_size() == 1 else torch.int16)
