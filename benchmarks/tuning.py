@@ -2,10 +2,12 @@
 
     python benchmarks/tuning.py MODEL.onnx... [--minutes 10] [--trials 64] [--unknown] [--threads 1]
     python benchmarks/tuning.py --te [--trials 64] [--threads 1]
+    python benchmarks/tuning.py --layers [PLACE...] [--trials 64] [--draws 1000] [--minutes 10]
 
 The tuned network may never take longer. --unknown compiles as if the processor's caches were others
 than they are. --te tunes products, convolutions and softmax that are written in te, and shows what
-they reach of our own kernels' speed.
+they reach of our own kernels' speed. --layers tunes single layers by one thread, each for some
+minutes, and shows what that reaches of the best of very many draws.
 """
 
 import argparse
@@ -15,6 +17,7 @@ from pathlib import Path
 from statistics import geometric_mean
 
 from rows import Row, show_rows
+from tuning_draws import layer_rows
 from tuning_te import te_rows
 
 from sterna.model.import_model import import_model
@@ -61,6 +64,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("models", nargs="*", type=Path)
     parser.add_argument("--te", action="store_true")
+    parser.add_argument("--layers", nargs="*", type=int)
+    parser.add_argument("--draws", type=int, default=1000)
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--trials", type=int, default=64)
     parser.add_argument("--threads", type=int, help="one does best beside other work")
@@ -68,6 +73,8 @@ def main() -> int:
     parser.add_argument("--markdown", action="store_true")
     options = parser.parse_args()
     target = Target(UNKNOWN if options.unknown else NATIVE)
+    if options.layers is not None:
+        options.threads = 1
     if options.threads is not None:
         os.environ["STERNA_NUM_THREADS"] = str(options.threads)  # of processes that measure
         set_num_threads(options.threads)
@@ -77,6 +84,9 @@ def main() -> int:
     ]
     rows += together(rows, options.unknown)
     rows += te_rows(options.trials, target) if options.te else []
+    if options.layers is not None:
+        rows += layer_rows(options.layers, target, options.trials, options.draws,
+                           options.minutes * 60)
     return show_rows("Tuning", rows, options.markdown)
 
 

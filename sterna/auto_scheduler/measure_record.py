@@ -15,6 +15,7 @@ from sterna.auto_scheduler.measure import MeasureInput, MeasureResult, seconds_o
 from sterna.auto_scheduler.steps import Step, step_of_json
 from sterna.auto_scheduler.workload_registry import find_workload, parse_key
 from sterna.autotvm.measure import FAILED_COST
+from sterna.autotvm.record import BROKEN
 
 VERSION = "v0.6"
 PathLike = str | os.PathLike[str]
@@ -74,7 +75,7 @@ def load_record_from_string(record: str) -> tuple[MeasureInput, MeasureResult]:
         task = LoggedTask(key, str(target), tuple(int(each) for each in hardware), host)
         seconds = tuple(float(cost) for cost in costs)
         result = MeasureResult(seconds, int(error_no), "", float(all_cost), float(timestamp))
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
+    except BROKEN as error:
         raise ValueError(f"this is no line of a tuning log: {record[:80]!r}: {error}") from None
     return MeasureInput(task, state), result
 

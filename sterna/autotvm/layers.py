@@ -12,10 +12,11 @@ from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.relay.expr import Function
 from sterna.relay.random_inputs import random_inputs
+from sterna.schedule.caches import MACHINE
 from sterna.target import Target, is_microcontroller
 from sterna.tune.board import questions_of
 from sterna.tune.measure import Measured
-from sterna.tune.network import Questions
+from sterna.tune.network import Offers, Questions
 from sterna.tune.tuner import network_inputs
 from sterna.tune.worker import Worker, write_network
 
@@ -70,7 +71,7 @@ class LayerTask:
         self.scope, self.target, self.network, self.flop = scope, target, network, flop
         self.args = (scope,)
         self.config_space = ConfigSpace()
-        for question, offered in network.questions.kernels.items():
+        for question, offered in _offers(network.questions).items():
             own, _, name = question.rpartition("/")
             if own == scope and len(offered) > 1:
                 taken = network.questions.taken[question]
@@ -96,6 +97,12 @@ class LayerTask:
         return f"Task(func_name={LAYER}, args={self.args}, target={self.target})"
 
 
+def _offers(questions: Questions) -> Offers:
+    """What layers were asked, before and while their kernels were scheduled."""
+    of_layers = {q: each for q, each in questions.graph.items() if not q.startswith(f"{MACHINE}/")}
+    return {**questions.kernels, **of_layers}
+
+
 def answers_of_config(scope: str, config: ConfigEntity) -> dict[str, str]:
     """A configuration of a layer as answers to the questions of its schedule."""
     return {
@@ -113,6 +120,6 @@ def extract_from_program(
     whole = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     wanted = Target(target)
     network = NetworkWorker(whole, dict(params or {}), wanted)
-    scopes = dict.fromkeys(q.rpartition("/")[0] for q in network.questions.kernels)
+    scopes = dict.fromkeys(q.rpartition("/")[0] for q in _offers(network.questions))
     tasks = [LayerTask(scope, wanted, network, 0.0) for scope in scopes if scope]
     return [task for task in tasks if len(task.config_space) > 1]

@@ -16,6 +16,10 @@ from sterna.version import __version__
 
 VERSION = 0.2
 Record = tuple[MeasureInput, MeasureResult]
+# What a line that is wrong somewhere leads to.
+BROKEN = (
+    AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError
+)
 
 
 class LoggedTask:
@@ -55,9 +59,9 @@ def decode(row: str, protocol: str = "json") -> Record | None:
         costs, error_no, all_cost, timestamp = found["result"]
         task: Any = LoggedTask(str(name), [_value(arg) for arg in args])
         result = MeasureResult(tuple(map(float, costs)), int(error_no), all_cost, timestamp)
-    except (KeyError, TypeError, ValueError) as error:
+        return MeasureInput(Target(target), task, config), result
+    except BROKEN as error:
         raise ValueError(f"this is no line of a tuning log: {row[:80]!r}: {error}") from None
-    return MeasureInput(Target(target), task, config), result
 
 
 def _plain(value: Any) -> Any:
@@ -71,6 +75,8 @@ def _value(value: Any) -> Any:
         if value[:1] == ["TENSOR"]:
             return placeholder(tuple(value[1]), dtype=value[2])
         return tuple(_value(each) for each in value)
+    if isinstance(value, dict):
+        raise TypeError("an argument cannot be a dict")
     return value
 
 

@@ -6,7 +6,7 @@ records whose traces hold other instructions are read, kept and written, but cho
 
 import base64
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -22,6 +22,8 @@ from sterna.target import Target
 
 INSTRUCTION = "SternaAnswers"
 FAILED_SECONDS = 1e10
+# What a line that is wrong somewhere leads to.
+_BROKEN = (AttributeError, LookupError, OverflowError, RecursionError, TypeError, ValueError)
 _current: ContextVar[tuple["Database", ...]] = ContextVar("databases", default=())
 
 
@@ -39,7 +41,10 @@ class Workload:
     @classmethod
     def from_json(cls, row: Any) -> "Workload":
         """What as_json gave."""
-        return cls(load_json(base64.b64decode(row[1], validate=True).decode()))
+        found = load_json(base64.b64decode(row[1], validate=True).decode())
+        if not isinstance(found, IRModule):
+            raise ValueError("a workload is a module")
+        return cls(found)
 
 
 @dataclass(frozen=True)
@@ -66,7 +71,7 @@ class TuningRecord:
         try:
             name, _, (answers,), _ = self.trace[0][0]
             texts = {str(q): str(a) for q, a in answers.items()}
-        except (AttributeError, IndexError, TypeError, ValueError):
+        except (AttributeError, LookupError, TypeError, ValueError):
             return {}
         return texts if name == INSTRUCTION else {}
 
@@ -85,7 +90,9 @@ class TuningRecord:
     def from_json(cls, row: Any, workload: Workload) -> "TuningRecord":
         """What as_json gave."""
         trace, run_secs, target, args_info = row
-        return cls(trace, workload, run_secs, None if target is None else Target(target), args_info)
+        seconds = None if run_secs is None else [float(each) for each in run_secs]
+        args = None if args_info is None else list(args_info)
+        return cls(trace, workload, seconds, None if target is None else Target(target), args)
 
 
 class Database:
@@ -244,21 +251,26 @@ class JSONDatabase(Database):
             if not path.is_file() and not allow_missing:
                 raise FileNotFoundError(f"there is no file '{path}'")
             path.parent.mkdir(parents=True, exist_ok=True)
-        for row in self._read(self._files.workloads):
-            super().commit_workload(Workload.from_json(row).mod)
-        for index, row in self._read(self._files.records):
-            self.records.append(TuningRecord.from_json(row, self.workloads[index]))
+        self._read(self._files.workloads, self._take_workload)
+        self._read(self._files.records, self._take_record)
 
-    def _read(self, path: Path) -> list[Any]:
+    def _take_workload(self, row: Any) -> None:
+        super().commit_workload(Workload.from_json(row).mod)
+
+    def _take_record(self, row: Any) -> None:
+        index, record = row
+        if type(index) is not int or not 0 <= index < len(self.workloads):
+            raise ValueError(f"there is no workload {index!r}")
+        self.records.append(TuningRecord.from_json(record, self.workloads[index]))
+
+    def _read(self, path: Path, take: Callable[[Any], None]) -> None:
         lines = path.read_text("utf-8").splitlines() if path.is_file() else []
         self._files.lines[path] = lines
-        rows = []
         for number, line in enumerate(lines, 1):
             try:
-                rows.append(json.loads(line))
-            except ValueError as error:
+                take(json.loads(line))
+            except _BROKEN as error:
                 raise ValueError(f"'{path}', line {number} is no record: {error}") from None
-        return rows
 
     def commit_workload(self, mod: IRModule) -> Workload:
         """The workload of a module, written to the file if it is new."""

@@ -3,10 +3,10 @@
 The logarithm of a measured ratio is taken for a sum of what is known of a candidate: the logarithm
 of its predicted ratio, for each question by a factor of its own; the question itself; and the
 candidate's text, which many layers share (a tile of 7 x 12), with the parts of a plan's
-(split=positions), of which layers share more. Bayesian least squares gives the mean
-and the spread for candidates that were not measured, so that a round can be spent where the gain
-is likely or the doubt is large. It belongs to a machine, not to a network. Where LightGBM is
-installed, its trees learn what the sum leaves.
+(split=positions), of which layers share more, or with how large a number is about. Bayesian least
+squares gives the mean and the spread for candidates that were not measured, so that a round can be
+spent where the gain is likely or the doubt is large. It belongs to a machine, not to a network.
+Where LightGBM is installed, its trees learn what the sum leaves.
 """
 
 import math
@@ -22,6 +22,8 @@ from sterna.tune.correction_trees import LEAST, BoostedTrees, features_of, is_in
 # Before anything is measured: how far a factor and the effects of questions and of texts are from
 # what the analytic model says, and how far a measurement is from their sum.
 SLOPE, QUESTION, TEXT, PART, NOISE = 0.3, 0.05, 0.08, 0.04, 0.05
+# The same of a number, beside that of all numbers that are about as large.
+NUMBER, ABOUT = 0.03, 0.075
 # A candidate that is predicted to be this many times slower is not told from slower ones.
 FARTHEST = 4.0
 
@@ -102,8 +104,12 @@ class Correction:
         """What is known of a candidate: how much of it, and how far it may be off at first."""
         kind = question.rpartition("/")[2]
         parts = {f"part {kind} {part}": (1.0, PART) for part in re.findall(r"\w+=\w+", text)}
-        return {f"slope {kind}": (predicted, SLOPE), f"question {kind}": (1.0, QUESTION),
-                f"text {kind} = {text}": (1.0, TEXT), **parts}
+        found = {f"slope {kind}": (predicted, SLOPE), f"question {kind}": (1.0, QUESTION), **parts}
+        if text.isdecimal():
+            about = round(2 * math.log2(int(text) + 1))
+            return {**found, f"number {kind} = {text}": (1.0, NUMBER),
+                    f"about {kind} {about}": (1.0, ABOUT)}
+        return {**found, f"text {kind} = {text}": (1.0, TEXT)}
 
     def _features(self, question: str, text: str, predicted: float, add: bool) -> dict[int, float]:
         found = {}
@@ -135,7 +141,7 @@ class Correction:
 
 
 def _far(name: str) -> float:
-    far = {"slope": SLOPE, "question": QUESTION, "part": PART}
+    far = {"slope": SLOPE, "question": QUESTION, "part": PART, "number": NUMBER, "about": ABOUT}
     return far.get(name.partition(" ")[0], TEXT)
 
 

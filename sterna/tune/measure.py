@@ -1,14 +1,18 @@
 """Two builds of a network in turns: what each of their layers takes, side by side.
 
 Each pair of runs gives a pair of times for every layer. Kernels that both builds share are the
-control: what they took more in one run than in the other is the machine's doing, and is taken out.
+control, but for the neighbours of changed ones, which find other things in the caches: what they
+took more in one run than in the other is the machine's doing, and is taken out.
+Where weights and results lie in memory may make one copy of a network faster than another, for as
+long as it lives; so both are set up anew after every few pairs.
 """
 
 import time
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count, repeat
 from typing import Any
 
 import numpy as np
@@ -26,7 +30,7 @@ from sterna.tune.network import (
     RunningNetwork,
     answers_text,
 )
-from sterna.tune.statistics import LEAST_PAIRS, Verdict, compare
+from sterna.tune.statistics import BATCH, LEAST_PAIRS, Verdict, compare
 
 # Builds that are kept: the incumbent, the default and some challengers.
 KEPT = 4
@@ -36,6 +40,8 @@ DISTURBED = 1.25
 # Shared kernels that take a smaller part of the network's time tell more of themselves than of the
 # machine.
 LEAST_CONTROL = 0.1
+# Bytes that lie before a network at most, so that its next copy lies elsewhere.
+MOST_ROOM = 1 << 21
 # How far results may lie from the default's, by the largest of them.
 TOLERANCE = {"float64": 1e-6, "float32": 1e-3, "float16": 2e-2, "bfloat16": 5e-2}
 
@@ -100,21 +106,22 @@ class Bench:
         self.opt_level, self.device = opt_level, device
         self.check = ResultCheck(inputs)
         self._built: OrderedDict[str, BuiltNetwork] = OrderedDict()
-        self._running: dict[str, RunningNetwork] = {}
 
     def compare(self, incumbent: Answers, challenger: Answers, seconds: float) -> Measured:
         """Run both in turns until every layer's test has said something, or time is over."""
         ours, theirs = self.built(incumbent), self.built(challenger)
         self.built({})
         if self.device is None:
-            return in_turns(self._here(incumbent), self._here(challenger), seconds)
+            if not self.check.is_known:
+                self.check.know(self.built({}).here())
+            return in_turns(set_up_anew(ours.here, theirs.here, self.check), seconds)
         with self.device.session() as session:
             if not self.check.is_known:
                 self.check.know(self.built({}).there(session, "default"))
             first, second = ours.there(session, "incumbent"), theirs.there(session, "challenger")
             self.check.expect_right(first)
             self.check.expect_right(second)
-            return in_turns(first, second, seconds)
+            return in_turns(repeat((first, second)), seconds)
 
     def built(self, answers: Answers) -> BuiltNetwork:
         """The network under answers."""
@@ -125,19 +132,8 @@ class Bench:
             )
         self._built.move_to_end(key)
         while len(self._built) > KEPT:
-            self._running.pop(self._built.popitem(last=False)[0], None)
+            self._built.popitem(last=False)
         return self._built[key]
-
-    def _here(self, answers: Answers) -> RunningNetwork:
-        """The network on this machine, which gives the numbers that it gives without answers."""
-        key = answers_text(answers)
-        if not self.check.is_known:
-            self.check.know(self.built({}).here())
-        if key not in self._running:
-            running = self.built(answers).here()
-            self.check.expect_right(running)
-            self._running[key] = running
-        return self._running[key]
 
 
 class ResultCheck:
@@ -165,23 +161,49 @@ class ResultCheck:
             expect_close(place, got, want)
 
 
-def in_turns(ours: RunningNetwork, theirs: RunningNetwork, seconds: float) -> Measured:
-    """Run two networks in turns until every layer's test has said something, or time is over."""
+Pair = tuple[RunningNetwork, RunningNetwork]
+
+
+def set_up_anew(
+    ours: Callable[[], RunningNetwork], theirs: Callable[[], RunningNetwork], check: ResultCheck
+) -> Iterator[Pair]:
+    """Two networks that give the right numbers, again and again; on a GPU they stay.
+
+    Each is the first in memory as often as the other.
+    """
+    elsewhere = np.random.default_rng(0)
+    for turn in count():
+        room = np.ones(int(elsewhere.integers(MOST_ROOM)), "uint8")
+        made = [make() for make in (ours, theirs)[:: 1 if turn % 2 else -1]]
+        for each in made:
+            check.expect_right(each)
+        pair = (made[0], made[1]) if turn % 2 else (made[1], made[0])
+        yield from repeat(pair) if pair[0].is_on_gpu else [pair]
+        del made, each, pair, room
+
+
+def in_turns(pairs: Iterator[Pair], seconds: float) -> Measured:
+    """Run two networks in turns until every layer's test has said something, or time is over.
+
+    Both have run before, for their results.
+    """
     runs: list[tuple[Array, Array]] = []
-    ours.run(), theirs.run()
     end = time.perf_counter() + seconds
-    while len(runs) < MOST_PAIRS and (len(runs) < LEAST_PAIRS or time.perf_counter() < end):
-        if len(runs) % 2:
-            second = theirs.run()
-            runs.append((ours.run(), second))
-        else:
-            first = ours.run()
-            runs.append((first, theirs.run()))
-        if len(runs) % LEAST_PAIRS == 0:
+    while True:
+        ours, theirs = next(pairs)
+        for _ in range(BATCH):
+            if len(runs) % 2:
+                second = theirs.run()
+                runs.append((ours.run(), second))
+            else:
+                first = ours.run()
+                runs.append((first, theirs.run()))
+        if len(runs) >= LEAST_PAIRS:
             found = by_layer(ours.described, theirs.described, runs)
-            if _all_said(found):
+            over = len(runs) >= MOST_PAIRS or time.perf_counter() > end
+            if over or _all_said(found):
                 return found
-    return by_layer(ours.described, theirs.described, runs)
+        del ours, theirs
 
 
 def expect_close(place: int, got: Array, want: Array) -> None:
@@ -214,8 +236,10 @@ def by_layer(
     second = np.array([run for _, run in runs])
     changed, new = ours.own_nodes(theirs), theirs.own_nodes(ours)
     calm = np.ones(len(runs))
-    if first[:, ~changed].sum() > LEAST_CONTROL * first.sum():
-        calm = second[:, ~new].sum(1) / first[:, ~changed].sum(1)
+    control = _far_kernels(ours.kernels, changed) & _far_kernels(theirs.kernels, new)
+    before, after = (np.array([k in control for k in side.kernels]) for side in (ours, theirs))
+    if first[:, before].sum() > LEAST_CONTROL * first.sum():
+        calm = second[:, after].sum(1) / first[:, before].sum(1)
     kept = np.abs(np.log(calm)) < np.log(DISTURBED)
     if kept.sum() < LEAST_PAIRS:
         kept[:] = True
@@ -235,6 +259,14 @@ def by_layer(
         _times(first, everything[0], second, everything[1]), theirs.questions, shares,
         sorted({*ours.scopes} - {*theirs.scopes}),
     )
+
+
+def _far_kernels(kernels: Sequence[str], changed: Array) -> set[str]:
+    """Those that never run beside one that changed, which leaves other things in the caches."""
+    near = changed.copy()
+    near[1:] |= changed[:-1]
+    near[:-1] |= changed[1:]
+    return set(kernels) - {k for k, is_near in zip(kernels, near, strict=True) if is_near}
 
 
 def _times(first: Array, ours: Array, second: Array, theirs: Array) -> Times:

@@ -7,7 +7,7 @@ with questions, such as layout transforms, is the rest.
 import json
 import tempfile
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -143,14 +143,23 @@ class PackedNetwork:
 
     def here(self) -> "RunningNetwork":
         """The network, ready to run on this machine."""
+        return self.loaded()()
+
+    def loaded(self) -> Callable[[], "RunningNetwork"]:
+        """What sets the network up on this machine, as often as it is called."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "network.tar"
             path.write_bytes(self.library)
             lib = load_module(path)
         device = Device(Target(self.target).kind.device_type, 0)
-        executor = create(self.graph_json, lib, device)
-        _set_inputs(executor, load_param_dict(self.params))
-        return RunningNetwork(self.described, executor)
+        params = load_param_dict(self.params)
+
+        def set_up() -> RunningNetwork:
+            executor = create(self.graph_json, lib, device)
+            _set_inputs(executor, params)
+            return RunningNetwork(self.described, executor)
+
+        return set_up
 
 
 class RunningNetwork:
@@ -179,11 +188,15 @@ class RunningNetwork:
         return seconds
 
     @property
+    def is_on_gpu(self) -> bool:
+        """Whether its kernels run on a device with memory of its own."""
+        return bool(self.executor.device.device_type != cpu(0).device_type)
+
+    @property
     def _has_one_thread(self) -> bool:
         """Whether kernels run in this very thread, whose time other work does not lengthen."""
         is_here = self.executor.module.home is None
-        is_cpu = self.executor.device.device_type == cpu(0).device_type
-        return is_here and is_cpu and num_threads() == 1
+        return is_here and not self.is_on_gpu and num_threads() == 1
 
     def _run_in_own_time(self) -> Array:
         run_node, seconds = self.executor.module["run_node"], np.empty(len(self._running))

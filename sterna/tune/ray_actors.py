@@ -5,14 +5,14 @@ Ray starts each actor in a process of its own. What goes between them are plain 
 
 import tempfile
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 from sterna.target import Target
 from sterna.target.here import runs_here
 from sterna.tune.database import fingerprint
-from sterna.tune.measure import KEPT, Measured, ResultCheck, in_turns
+from sterna.tune.measure import KEPT, Measured, ResultCheck, in_turns, set_up_anew
 from sterna.tune.network import PackedNetwork, RunningNetwork, answers_text
 from sterna.tune.worker import answer_of, read_inputs, read_network, read_target
 
@@ -43,7 +43,7 @@ class Runner:
             folder = unpacked(files, Path(name))
             self._target = read_target(folder)
             self._check = ResultCheck(read_inputs(folder))
-        self._running: OrderedDict[str, RunningNetwork] = OrderedDict()
+        self._known: OrderedDict[str, Callable[[], RunningNetwork]] = OrderedDict()
 
     def kind(self) -> tuple[str, str, bool]:
         """What the target and its own processor are here, and whether it runs the target's code."""
@@ -63,17 +63,16 @@ class Runner:
     ) -> Measured:
         if not self._check.is_known:
             self._check.know(_expect_built(default[1]).here())
-        return in_turns(self._loaded(*incumbent), self._loaded(*challenger), seconds)
+        ours, theirs = self._loaded(*incumbent), self._loaded(*challenger)
+        return in_turns(set_up_anew(ours, theirs, self._check), seconds)
 
-    def _loaded(self, name: str, packed: Packed) -> RunningNetwork:
-        if name not in self._running:
-            running = _expect_built(packed).here()
-            self._check.expect_right(running)
-            self._running[name] = running
-        self._running.move_to_end(name)
-        while len(self._running) > KEPT:
-            self._running.popitem(last=False)
-        return self._running[name]
+    def _loaded(self, name: str, packed: Packed) -> Callable[[], RunningNetwork]:
+        if name not in self._known:
+            self._known[name] = _expect_built(packed).loaded()
+        self._known.move_to_end(name)
+        while len(self._known) > KEPT:
+            self._known.popitem(last=False)
+        return self._known[name]
 
 
 class BuildRefusedError(RuntimeError):

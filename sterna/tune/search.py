@@ -11,15 +11,14 @@ untuned one in a process that has seen neither, else nothing is kept.
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
 from sterna.schedule.caches import MACHINE
-from sterna.tune.correction import Correction, Expected
+from sterna.tune.candidates import Candidate, Key, Outlook, gain_ahead, parts_of, scope_of, share_of
 from sterna.tune.database import Trial
 from sterna.tune.measure import Measured, Times
-from sterna.tune.network import Questions
 from sterna.tune.statistics import Comparison, Verdict, combined, compare
 from sterna.tune.workers import OUTCOMES, Request, TrialError, Workers
 
@@ -27,8 +26,8 @@ from sterna.tune.workers import OUTCOMES, Request, TrialError, Workers
 LEAST_GAIN = 0.01
 # A layer that takes a smaller part of the time is left alone.
 LEAST_SHARE = 0.002
-# What a rule of thumb is taken to cost for each candidate that it prefers to another.
-BY_RANK = 0.02
+# Seconds that a trial may take at the end of a search.
+LEAST_TIMEOUT = 60.0
 # How often a candidate is looked at that seems faster and is not known to be.
 LOOKS = 5
 # A second look: how many standard errors below no gain.
@@ -78,23 +77,6 @@ class Progress:
     layers: Mapping[str, LayerProgress] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """Another answer to a question, and what is expected of it."""
-
-    question: str
-    answer: str
-    predicted: float
-    expected: Expected
-    share: float
-    """Of the network's time, which it could change."""
-
-    @property
-    def gain(self) -> float:
-        """Of the network."""
-        return self.expected.gain * self.share
-
-
 Watch = Callable[[Progress, list[Trial]], None]
 
 
@@ -105,11 +87,11 @@ class Search:
     worker: Workers
     budget: Budget = field(default_factory=Budget)
     incumbent: dict[str, str] = field(default_factory=dict)
-    correction: Correction = field(default_factory=Correction)
-    tried: set[tuple[str, str]] = field(default_factory=set)
-    alone: set[tuple[str, str]] = field(default_factory=set)
+    outlook: Outlook = field(default_factory=Outlook)
+    tried: set[Key] = field(default_factory=set)
+    alone: set[Key] = field(default_factory=set)
     """What changes more than its layer, and is tried without others."""
-    looks: dict[tuple[str, str], list[Comparison]] = field(default_factory=dict)
+    looks: dict[Key, list[Comparison]] = field(default_factory=dict)
     """At candidates of which it is not known yet whether they are faster."""
     ratios: dict[str, float] = field(default_factory=dict)
     """Of what was found: its time over that of what it replaced."""
@@ -117,6 +99,10 @@ class Search:
     """How many there were of each layer."""
     log_ratio: float = 0.0
     rounds: int = 0
+    ends: float = math.inf
+    """When all seconds of the budget are over."""
+    first: float = 0.0
+    """Seconds until the untuned network was built and timed, as the proof in the end will do."""
     only: frozenset[str] | None = None
     """The layers that are tuned, if not all are."""
     asked: set[str] = field(default_factory=set)
@@ -134,24 +120,24 @@ class Search:
         """Take in what was tried before."""
         for each in trials:
             self.tried.add((each.question, each.answer))
-            if each.log_ratio is not None and each.error is not None:
-                self._learn(each.question, each.answer, each.predicted,
-                            Comparison(each.log_ratio, each.error, 0))
+            self.outlook.know(each)
 
     def run(self, watch: Watch = lambda progress, trials: None) -> dict[str, str]:
         """Search until there is little to be gained, or the budget is spent; the answers found."""
         begin = time.monotonic()
+        self.ends = begin + self.budget.seconds
         now = self._begin()
-        untuned, took = median(now.total.incumbent), 0.0
-        while time.monotonic() - begin + took < self.budget.seconds:  # another round as the last
+        self.first = time.monotonic() - begin
+        untuned, took = median(now.total.incumbent), [0.0]
+        while time.monotonic() + self.first + max(took[-3:]) < self.ends:
             offered = self._candidates(now)
-            expected = sum(each.gain for each in offered and _best_of_layers(offered)[0])
+            expected = gain_ahead(offered, self.budget.trials)
             spent = sum(self.trials.values()) >= self.budget.all_trials
             if expected < LEAST_GAIN or not offered or spent:
                 break
             self.rounds, started = self.rounds + 1, time.monotonic()
             trials, now = self._round(now, offered)
-            took = time.monotonic() - started
+            took.append(time.monotonic() - started)
             wins = sum(trial.outcome == Verdict.FASTER.value for trial in trials)
             watch(Progress(self.rounds, math.exp(self.log_ratio), expected,
                            sum(self.trials.values()), wins, time.monotonic() - begin, untuned,
@@ -162,7 +148,7 @@ class Search:
         """How far each layer is that was tried, the greatest first."""
         ratios: dict[str, float] = {}
         for question, ratio in self.ratios.items():
-            scope = _scope(question)
+            scope = scope_of(question)
             ratios[scope] = ratios.get(scope, 1.0) * ratio
         return {
             scope: LayerProgress(share, self.trials[scope], ratios.get(scope, 1.0))
@@ -203,11 +189,13 @@ class Search:
         another are tried one at a time.
         """
         of_all = [each for each in offered
-                  if _scope(each.question) == MACHINE and each.gain >= LEAST_GAIN]
+                  if scope_of(each.question) == MACHINE and each.gain >= LEAST_GAIN]
         alone = [each for each in offered if (each.question, each.answer) in self.alone]
-        graph = [each for each in offered if each.question in now.questions.graph
-                 and each not in alone and _scope(each.question) != MACHINE]
-        local = [each for each in offered if each.question not in now.questions.graph]
+        changing = {each for each in offered if each.answers.keys() & now.questions.graph.keys()}
+        wanted = changing.difference(alone)
+        graph = [each for each in offered if each in wanted
+                 and scope_of(each.question) != MACHINE]
+        local = [each for each in offered if each not in changing]
         singles = sorted(of_all or alone, key=lambda each: each.gain, reverse=True)
         kinds = [[[each] for each in singles[: self.worker.width]],
                  _best_of_layers(local, self.worker.width),
@@ -220,9 +208,9 @@ class Search:
         trials: list[Trial] = []
         while groups:
             self.tried |= {(each.question, each.answer) for group in groups for each in group}
-            requests = [self._request({each.question: each.answer for each in group})
+            requests = [self._request({q: a for each in group for q, a in each.answers.items()})
                         for group in groups]
-            results = self.worker.compare_all(requests, self.budget.timeout)
+            results = self.worker.compare_all(requests, self._timeout)
             halves: list[list[Candidate]] = []
             for group, found in zip(groups, results, strict=True):
                 if isinstance(found, TrialError) and len(group) > 1:
@@ -238,7 +226,7 @@ class Search:
 
     def _judged(self, candidate: Candidate, found: Measured, alone: bool) -> Trial:
         self._count(candidate.question)
-        scope = _scope(candidate.question)
+        scope = scope_of(candidate.question)
         times = found.changed if alone else found.layers.get(scope, found.changed)
         if not alone and scope not in found.layers and scope in found.gone:
             key = (candidate.question, candidate.answer)
@@ -248,11 +236,11 @@ class Search:
         if (not alone and scope not in found.layers) or not any(times.challenger):
             return _trial(candidate, None, Verdict.NOT_FASTER, "it made no difference")
         seen = compare(times.incumbent, times.challenger)
-        self._learn(candidate.question, candidate.answer, candidate.predicted, seen)
         together = self._look_again((candidate.question, candidate.answer), seen)
+        self.outlook.learn(candidate, seen, together)
         return _trial(candidate, together, together.verdict)
 
-    def _look_again(self, key: tuple[str, str], seen: Comparison) -> Comparison:
+    def _look_again(self, key: Key, seen: Comparison) -> Comparison:
         """All that was seen of a candidate; it is tried again while that leaves it open."""
         looks = self.looks.setdefault(key, [])
         looks.append(seen)
@@ -261,32 +249,39 @@ class Search:
             self.tried.discard(key)
         return together
 
-    def _confirm(self, won: Mapping[str, str], now: Measured) -> Measured:
+    def _confirm(self, won: Sequence[Trial], now: Measured) -> Measured:
         """Build what won together, time it again, and keep what is faster once more.
 
         Every machine times it, and what most of them say counts: one that lies is not believed.
         """
+        request = self._request({q: a for trial in won for q, a in _answers(trial).items()})
         try:
-            found = self.worker.compare_everywhere(self._request(won), self.budget.timeout)
+            found = self.worker.compare_everywhere(request, self._timeout)
         except TrialError:
             return now
-        kept = {}
-        for question, answer in won.items():
-            scope = _scope(question)
+        kept: dict[str, str] = {}
+        gained: list[tuple[dict[str, str], float]] = []
+        for trial in won:
+            scope, answers = scope_of(trial.question), _answers(trial)
             seen = by_most([each.layers.get(scope, each.changed) for each in found])
             if seen.log_ratio + CONFIRMED * seen.error < 0:
-                kept[question] = answer
-                self.ratios[question] = seen.ratio * self.ratios.get(question, 1.0)
+                kept |= answers
+                gained.append((answers, seen.log_ratio))
+                for question in answers:
+                    each = seen.ratio ** (1 / len(answers))
+                    self.ratios[question] = each * self.ratios.get(question, 1.0)
             else:
-                self._look_again((question, answer), seen)
+                self._look_again((trial.question, trial.answer), seen)
         total = by_most([each.total for each in found])
         beside = any(question in now.questions.graph for question in kept) and total.ratio >= 1
         if not kept or beside:  # what layers gain, others may lose where the graph changes
             return now
         self.tried |= {(q, taken) for q in kept if (taken := now.questions.taken.get(q))}
         self.incumbent |= kept
+        for answers, log_ratio in gained:
+            self.outlook.moved(answers, log_ratio)
         self.looks = {}  # they were beside another incumbent
-        if len(kept) == len(won):
+        if len(gained) == len(won):
             self.log_ratio += total.log_ratio
         try:
             return self._measure(self.incumbent)
@@ -299,29 +294,22 @@ class Search:
     def _candidates(self, now: Measured) -> list[Candidate]:
         """What was not tried yet, in layers that are worth it."""
         offers = now.questions.kernels | now.questions.graph
-        open_ones: list[tuple[str, str, float]] = []
-        for question, offered in offers.items():
-            scope = _scope(question)
-            if self.only is not None and scope not in self.only:
-                continue
-            if _share(scope, now) < LEAST_SHARE or self.trials.get(scope, 0) >= self.budget.trials:
-                continue
-            open_ones += [
-                (question, answer, predicted)
-                for answer, predicted in _predicted(offered, now.questions, question)
-                if (question, answer) not in self.tried
-            ]
-        expected = self.correction.expected_of(open_ones)
-        return [
-            Candidate(*each, expects, _share(_scope(each[0]), now))
-            for each, expects in zip(open_ones, expected, strict=True)
-        ]
+        open_ones = [q for q in offers if self._is_worth_it(scope_of(q), now)]
+        return list(self.outlook.candidates(now, open_ones, self.tried))
 
-    def _learn(self, question: str, answer: str, predicted: float, seen: Comparison) -> None:
-        self.correction.note(question, answer, predicted, seen.log_ratio, seen.error)
+    def _is_worth_it(self, scope: str, now: Measured) -> bool:
+        wanted = self.only is None or scope in self.only
+        left = self.trials.get(scope, 0) < self.budget.trials
+        return wanted and left and share_of(scope, now) >= LEAST_SHARE
+
+    @property
+    def _timeout(self) -> float:
+        """For a trial: one that hangs may not take much more than what is left."""
+        least = max(LEAST_TIMEOUT, 3 * self.first)
+        return min(self.budget.timeout, max(least, self.ends - time.monotonic()))
 
     def _count(self, question: str) -> None:
-        scope = _scope(question)
+        scope = scope_of(question)
         self.trials[scope] = self.trials.get(scope, 0) + 1
 
     def _measure(self, answers: Mapping[str, str]) -> Measured:
@@ -336,57 +324,35 @@ class Search:
         return Request(dict(self.incumbent), challenger, self.budget.round_seconds)
 
 
-def _scope(question: str) -> str:
-    """What a question was asked for."""
-    return question.rpartition("/")[0]
-
-
-def _share(scope: str, now: Measured) -> float:
-    """The part of the network's time that answers of a scope could change."""
-    return 1.0 if scope == MACHINE else now.shares.get(scope, 0.0)
-
-
 def _best_of_layers(candidates: list[Candidate], width: int = 1) -> list[list[Candidate]]:
     """The most promising candidates of each layer: groups with one of each, the best first."""
     by_layer: dict[str, list[Candidate]] = {}
     for each in sorted(candidates, key=lambda each: each.gain, reverse=True):
-        by_layer.setdefault(_scope(each.question), []).append(each)
+        by_layer.setdefault(scope_of(each.question), []).append(each)
     groups = [[of[place] for of in by_layer.values() if place < len(of)] for place in range(width)]
     return [group for group in groups if group]
 
 
-def _fastest(trials: list[Trial]) -> dict[str, str]:
-    """What was found faster; one answer of each layer, as they were timed one by one."""
+def _fastest(trials: list[Trial]) -> list[Trial]:
+    """What was found faster; one trial of each layer, as they were timed one by one."""
     won: dict[str, Trial] = {}
     for trial in trials:
-        scope = _scope(trial.question)
+        scope = scope_of(trial.question)
         if trial.outcome == Verdict.FASTER.value and trial.log_ratio is not None:
             best = won.get(scope)
             if best is None or best.log_ratio is None or trial.log_ratio < best.log_ratio:
                 won[scope] = trial
-    return {trial.question: trial.answer for trial in won.values()}
+    return [*won.values()]
+
+
+def _answers(trial: Trial) -> dict[str, str]:
+    return parts_of(trial.question, trial.answer)
 
 
 def by_most(times: Sequence[Times]) -> Comparison:
     """What the greater part of the machines say at the least: the upper median of their ratios."""
     seen = sorted((compare(t.incumbent, t.challenger) for t in times), key=lambda s: s.log_ratio)
     return seen[len(seen) // 2]
-
-
-def _predicted(
-    offered: Mapping[str, float], questions: Questions, question: str
-) -> Iterator[tuple[str, float]]:
-    """What is offered beside what is taken: the logarithm of the ratio of their costs.
-
-    Costs of rules are distances from what they prefer, and are told by their order alone.
-    """
-    taken = questions.taken[question]
-    own = offered.get(taken, 0.0)
-    others = sorted((answer for answer in offered if answer != taken), key=offered.__getitem__)
-    for rank, answer in enumerate(others, 1):
-        cost = offered[answer]
-        known = own > 0 and cost >= own and math.isfinite(cost)
-        yield answer, math.log(cost / own) if known else BY_RANK * rank
 
 
 def _trial(

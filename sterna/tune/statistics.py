@@ -1,7 +1,8 @@
 """Whether one of two kernels that ran in turns is faster: a sequential test on paired times.
 
 Times of one pair were taken right after each other, so what else the machine does hits both. The
-median of the logarithms of their ratios does not mind the few pairs that were hit unevenly.
+median of the logarithms of their ratios does not mind the few pairs that were hit unevenly. Pairs
+come in batches; where batches differ by more than their pairs do, that is the error.
 """
 
 import math
@@ -11,8 +12,10 @@ from enum import Enum
 
 import numpy as np
 
-# Pairs before anything is said.
-LEAST_PAIRS = 8
+from sterna.relay.arrays import Array
+
+# Pairs of the same two copies of networks, and all pairs before anything is said.
+BATCH, LEAST_PAIRS = 4, 8
 # How many standard errors a ratio is away from where it would mean nothing.
 CERTAIN = 3.0
 # What is gained at the least: less than that is not worth another kernel.
@@ -64,7 +67,15 @@ def compare(incumbent: Sequence[float], challenger: Sequence[float]) -> Comparis
     middle = float(np.median(logs))
     distance = float(np.median(np.abs(logs - middle)))
     error = BY_MEDIAN_DISTANCE * MEDIAN_BY_MEAN * distance / math.sqrt(len(logs))
-    return Comparison(middle, error, len(logs))
+    return Comparison(middle, max(error, _error_of_batches(logs)), len(logs))
+
+
+def _error_of_batches(logs: Array) -> float:
+    """The standard error of the median by how far the medians of batches are apart."""
+    batches = [np.median(logs[at : at + BATCH]) for at in range(0, len(logs) - BATCH + 1, BATCH)]
+    if len(batches) < 2:
+        return 0.0
+    return float(MEDIAN_BY_MEAN * np.std(batches, ddof=1) / math.sqrt(len(batches)))
 
 
 def combined(looks: Sequence[Comparison]) -> Comparison:

@@ -1,8 +1,10 @@
 """A worker without a machine: layers with a hidden truth, times with noise."""
 
+import math
 import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import combinations
 
 from sterna.tune.measure import Measured, Times
 from sterna.tune.network import Offers, Questions
@@ -20,6 +22,8 @@ class Layer:
     costs: dict[str, dict[str, float]]
     effects: dict[tuple[str, str], float]
     """The factor by which an answer to a question changes the time."""
+    together: dict[frozenset[tuple[str, str]], float] = field(default_factory=dict)
+    """The same of answers that are all given."""
 
     def taken(self, answers: Mapping[str, str], scope: str) -> dict[str, str]:
         return {
@@ -29,8 +33,11 @@ class Layer:
 
     def time(self, answers: Mapping[str, str], scope: str) -> float:
         made = self.seconds
-        for question, answer in self.taken(answers, scope).items():
-            made *= self.effects.get((question, answer), 1.0)
+        taken = set(self.taken(answers, scope).items())
+        for pair in taken:
+            made *= self.effects.get(pair, 1.0)
+        for pairs, factor in self.together.items():
+            made *= factor if pairs <= taken else 1.0
         return made
 
 
@@ -44,6 +51,37 @@ def random_layer(order: random.Random) -> Layer:
     costs["unrolled steps"] = {"1": 3.0, "2": 2.0, "4": 0.0, "8": 4.0}
     effects |= {("unrolled steps", "8"): 0.97, ("unrolled steps", "1"): 1.1}
     return Layer(order.uniform(0.5, 2.0) * 1e-3, costs, effects)
+
+
+def wrong_layer(order: random.Random) -> Layer:
+    """One whose costs are far from the truth, with answers that hinder and help each other."""
+    offered = {"implementation": [f"way(m={m}, split={s})" for m in range(2, 8) for s in "abc"],
+               "tile": TILES, "panel": [str(n) for n in range(1, 9)]}
+    costs: dict[str, dict[str, float]] = {}
+    effects: dict[tuple[str, str], float] = {}
+    for question, answers in offered.items():
+        for answer in answers:
+            truth = math.exp(abs(order.gauss(0.0, 0.3)))
+            effects[question, answer] = truth
+            guessed = 1000 * truth * math.exp(order.gauss(0.0, 0.15))
+            costs.setdefault(question, {})[answer] = guessed
+    pairs = combinations(effects, 2)
+    together = {frozenset(pair): math.exp(order.gauss(0.0, 0.02)) for pair in pairs
+                if pair[0][0] != pair[1][0]}
+    return Layer(1e-3, costs, effects, together)
+
+
+def best_draw(layer: Layer, scope: str, count: int, order: random.Random) -> float:
+    """The least time of many draws, each near one of the best so far."""
+    best: list[tuple[float, dict[str, str]]] = [(layer.time({}, scope), {})]
+    for _ in range(count):
+        answers = dict(order.choice(best)[1])
+        for question in order.sample(list(layer.costs), order.randint(1, len(layer.costs))):
+            costs = layer.costs[question]
+            cheapest = sorted(costs, key=costs.__getitem__)[: 8 if order.random() < 0.7 else None]
+            answers[f"{scope}/{question}"] = order.choice(cheapest)
+        best = sorted([*best, (layer.time(answers, scope), answers)], key=lambda each: each[0])[:8]
+    return best[0][0]
 
 
 @dataclass

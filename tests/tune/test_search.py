@@ -1,6 +1,7 @@
 """The search on layers whose truth is known: what it finds, how soon, what it does not believe."""
 
 import random
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,15 @@ from sterna.tune.network import Questions
 from sterna.tune.search import Search
 from sterna.tune.tuner import search_network
 from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
-from tests.tune.simulated import SimulatedWorker, best_time, random_layer, whole_time
+from tests.tune.simulated import (
+    Layer,
+    SimulatedWorker,
+    best_draw,
+    best_time,
+    random_layer,
+    whole_time,
+    wrong_layer,
+)
 
 TARGET = Target("llvm")
 
@@ -31,6 +40,55 @@ def test_most_of_what_can_be_gained_is_found(seed: int) -> None:
     assert whole_time(worker, found) < default
     assert best / whole_time(worker, found) > 0.95
     assert max(search.trials.values()) <= 64
+
+
+def test_64_trials_reach_what_many_draws_do() -> None:
+    reached = []
+    for seed in range(3):
+        layer = wrong_layer(random.Random(seed))
+        search = Search(SimulatedWorker({"layer": layer}), Budget(trials=64))
+        found = layer.time(search.run(), "layer")
+        reached.append(best_draw(layer, "layer", 300, random.Random(seed)) / found)
+        assert sum(search.trials.values()) <= 64
+    assert min(reached) > 0.9 and sum(reached) / len(reached) > 0.95
+
+
+def layer_of_two(alone: dict[tuple[str, str], float], both: float) -> SimulatedWorker:
+    """Two questions with two answers each, whose others do something else together."""
+    costs = {"tile": {"4 x 4": 1000.0, "8 x 8": 1010.0}, "panel": {"1": 1000.0, "2": 1010.0}}
+    pair = frozenset([("tile", "8 x 8"), ("panel", "2")])
+    return SimulatedWorker({"layer": Layer(1e-3, costs, alone, {pair: both})}, noise=0.005)
+
+
+def test_answers_that_only_help_together_are_found() -> None:
+    worker = layer_of_two({("tile", "8 x 8"): 1.02, ("panel", "2"): 1.01}, both=0.9)
+    assert Search(worker, Budget(trials=16)).run() == {"layer/tile": "8 x 8", "layer/panel": "2"}
+
+
+def test_what_was_slower_is_tried_again_beside_another_incumbent() -> None:
+    worker = layer_of_two({("tile", "8 x 8"): 1.02, ("panel", "2"): 0.95}, both=0.93)
+    search = Search(worker, Budget(trials=16))
+    assert search.run() == {"layer/tile": "8 x 8", "layer/panel": "2"}
+    assert worker.comparisons < 24, "and nothing else is left"
+
+
+def test_a_search_ends_in_time_for_its_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    worker, clock = network(layers=4), [0.0]
+    monkeypatch.setattr("sterna.tune.search.time.monotonic", lambda: clock[0])
+    compare, timeouts = worker.compare, []
+
+    def slow(
+        incumbent: Mapping[str, str], challenger: Mapping[str, str], seconds: float, timeout: float
+    ) -> Measured:
+        clock[0] += 10.0
+        timeouts.append(timeout)
+        return compare(incumbent, challenger, seconds, timeout)
+
+    monkeypatch.setattr(worker, "compare", slow)
+    search = Search(worker, Budget(trials=64, seconds=200.0))
+    search.run()
+    assert search.rounds > 3 and clock[0] + 10.0 <= 200.0
+    assert min(timeouts) < 100.0, "a trial that hangs is not waited for any longer"
 
 
 def test_noise_alone_finds_nothing() -> None:

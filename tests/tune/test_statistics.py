@@ -2,14 +2,17 @@
 
 import math
 import random
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
 
+from sterna.relay.arrays import Array
 from sterna.tune.correction import Correction
-from sterna.tune.measure import by_layer
+from sterna.tune.measure import by_layer, in_turns
 from sterna.tune.network import Described, Questions
-from sterna.tune.statistics import Comparison, Verdict, combined, compare
+from sterna.tune.statistics import BATCH, LEAST_PAIRS, Comparison, Verdict, combined, compare
 
 
 def runs(ratio: float, noise: float, pairs: int, seed: int = 0) -> Comparison:
@@ -61,10 +64,51 @@ def test_expected_improvement() -> None:
 
 @pytest.mark.parametrize(("shared", "ratio"), [(0.5, 0.9), (0.001, 1.8)])
 def test_what_is_shared_is_the_control_where_it_is_enough(shared: float, ratio: float) -> None:
-    """The machine is twice as slow in the second runs, as the shared kernel says."""
+    """The machine is twice as slow in the second runs, as the shared kernel says.
+
+    The one beside what changed finds its data in the cache, which says nothing of the machine.
+    """
     questions = Questions({}, {}, {})
-    ours = Described(questions, ("layer", "rest"), ("old", "same"))
-    theirs = Described(questions, ("layer", "rest"), ("new", "same"))
-    pairs = [(np.array([1.0, shared]), np.array([1.8, 2 * shared]))] * 8
+    scopes = ("layer", "rest", "rest")
+    ours = Described(questions, scopes, ("old", "beside", "far"))
+    theirs = Described(questions, scopes, ("new", "beside", "far"))
+    pairs = [(np.array([1.0, 0.5, shared]), np.array([1.8, 0.1, 2 * shared]))] * 8
     found = by_layer(ours, theirs, pairs).layers["layer"]
     assert compare(found.incumbent, found.challenger).ratio == pytest.approx(ratio)
+
+
+def test_batches_that_differ_leave_it_open() -> None:
+    order = random.Random(0)
+    copies = [1.0, 0.75, 1.02, 0.8]  # where a copy of a network lies in memory, not what it runs
+    times = [factor * order.lognormvariate(0, 0.003) for factor in copies for _ in range(BATCH)]
+    seen = compare([1.0] * len(times), times)
+    assert seen.verdict is Verdict.OPEN and seen.error > 0.05
+    alike = compare([1.0] * len(times), [order.lognormvariate(-0.1, 0.003) for _ in times])
+    assert alike.verdict is Verdict.FASTER
+
+
+class Copy:
+    """A network whose times depend on where it lies."""
+
+    is_on_gpu = False
+
+    def __init__(self, seconds: float) -> None:
+        self.seconds = seconds
+        self.described = Described(Questions({}, {}, {}), ("layer",), (f"{seconds:.0f}",))
+
+    def run(self) -> Array:
+        return np.array([self.seconds])
+
+
+def test_networks_are_set_up_anew_while_they_are_timed() -> None:
+    order = random.Random(1)
+    made = [0]
+
+    def pairs() -> Iterator[Any]:
+        while True:
+            made[0] += 1
+            yield Copy(1.0 * order.lognormvariate(0, 0.1)), Copy(2.0 * order.lognormvariate(0, 0.1))
+
+    found = in_turns(pairs(), 0.0)
+    assert made[0] == LEAST_PAIRS // BATCH and len(found.total.incumbent) == LEAST_PAIRS
+    assert len(set(found.total.incumbent)) == made[0], "each copy has its own time"

@@ -1,7 +1,10 @@
 """Changes of bytes: what transmission, disks and ill will do to a file or a message."""
 
+import json
+import math
 import random
 from collections.abc import Sequence
+from typing import Any
 
 INTERESTING = (
     0, 1, -1, 2, 7, 8, 31, 32, 33, 64, 255, 256, 4096, 1 << 16, (1 << 31) - 1, 1 << 31,
@@ -46,3 +49,43 @@ def _mutate_once(made: bytearray, rng: random.Random, place: int) -> None:
         made[place : place + 8] = number.to_bytes(8, "little")
     else:
         del made[place:]
+
+
+JUNK: tuple[Any, ...] = (
+    None, True, 0, -1, 7, 1 << 31, 1 << 40, 1 << 64, 10**400, 1.5, math.inf, math.nan, "", "x",
+    "llvm", "float32", "\0", [], {}, [[]], [1], ["TENSOR"], ["TENSOR", 5, "x"], {"a": 1},
+)
+
+
+def mutate_json(text: str, rng: random.Random) -> str:
+    """JSON of which a value or two are others, are gone, or stand under another name."""
+    tree = [json.loads(text)]
+    for _ in range(rng.choice((1, 1, 2))):
+        places = [place for place in _places(tree) if place[0] is not tree or rng.random() < 0.1]
+        if not places:
+            continue
+        home, key = rng.choice(places)
+        kind = rng.randrange(4)
+        if kind == 0 and home is not tree:
+            del home[key]
+        elif kind == 1 and isinstance(home, dict):
+            home[rng.choice(["x", "", *home])] = home.pop(key)
+        elif kind == 1:
+            home.append(home[key])
+        else:
+            home[key] = rng.choice(JUNK)
+    if rng.random() < 0.01:
+        return "[" * 100_000
+    return json.dumps(tree[0])
+
+
+def _places(tree: Any) -> list[tuple[Any, Any]]:
+    """Every list and dict in it, with each of its keys."""
+    found: list[tuple[Any, Any]] = []
+    stack = [tree]
+    while stack:
+        home = stack.pop()
+        keys = range(len(home)) if isinstance(home, list) else list(home)
+        found += [(home, key) for key in keys]
+        stack += [home[key] for key in keys if isinstance(home[key], list | dict)]
+    return found
