@@ -290,7 +290,7 @@ def _idle(machine: Machine, expr: Call) -> int:
 CALLS: dict[str, Callable[[Machine, Call], Any]] = {
     **dict.fromkeys(
         ("tma_prefetch", "mbarrier_ready", "async_fence", "launch_dependents", "wait_for_grids",
-         "registers", "cluster_size", "settle", "wgmma_fence"), _idle
+         "registers", "blocks_at_once", "cluster_size", "settle", "wgmma_fence"), _idle
     ),
     "shared_address": _does(lambda machine, at: machine.thread.block.address_of(at)),
     "cluster_rank": _does(lambda machine: machine.thread.block.rank),

@@ -48,6 +48,7 @@ and bytes; each time all have come its phase changes from even to odd or back.
     multiply_quads(sums, a, b, rows, columns, b_by_steps)
                                sums[column][row] += a[row] times b[column], four steps of each; b
                                may have its columns side by side instead: b[step][column]
+    blocks_at_once(n)          registers are given such that a processor has n blocks at once
     cluster_size(n)            n neighbouring blocks run together and reach each other's shared
                                memory
     cluster_rank()             int32: the number of a block among them
@@ -90,6 +91,7 @@ _ARITIES = {
     "stmatrix": -1, "copy_chunk": 2, "warp_sync": 0, "named_barrier": 2, "named_arrive": 2,
     "async_fence": 0,
     "store_word": 2, "store_pair": 3, "keep_pair": 3, "load_quad": 2, "cluster_size": 1,
+    "blocks_at_once": 1,
     "cluster_arrive": 0, "cluster_wait": 0, "send_quad": 3, "registers": 2,
     "multiply_quads": 6, "first_lane": 1,
     "launch_dependents": 0, "wait_for_grids": 0,
@@ -277,6 +279,11 @@ def multiply_quads(
     """Add four products to each of the sums of some rows and columns, in private memory."""
     firsts = [address_of(each) for each in (sums, a, b)]
     return _do("multiply_quads", *firsts, rows, columns, int(b_by_steps))
+
+
+def blocks_at_once(blocks: int) -> Expr:
+    """A processor is to have so many blocks at once."""
+    return _do("blocks_at_once", blocks)
 
 
 def cluster_size(blocks: int) -> Expr:

@@ -9,10 +9,10 @@ import pytest
 from sterna import relay
 from sterna.codegen import nvptx
 from sterna.schedule.choose import answering
-from sterna.schedule.gpu import register_rows
+from sterna.schedule.gpu import register_rows, row_writer
 from sterna.tir import pipeline as loop_pipeline
 from sterna.tir.device_interpreter import run_on_device
-from sterna.tir.passes.split_host_device import split_host_device
+from sterna.tir.passes.split_host_device import dynamic_bytes, dynamic_places, split_host_device
 from tests.gpu.ptxas import assemble, find_ptxas, requires_ptxas
 from tests.gpu.test_network_kernels import lowered, var
 
@@ -77,6 +77,19 @@ def test_sums_of_rows() -> None:
     check(relay.max(var("x", 4, 200, dtype="float16"), axis=1), lambda x: x.max(-1))
 
 
+@pytest.mark.parametrize("dtype, columns", [("bfloat16", 18), ("bfloat16", 7), ("float32", 6)])
+def test_sums_across_rows(dtype: str, columns: int) -> None:
+    """Each thread has a word of neighbouring sums."""
+    function = lowered(relay.mean(var("x", 2, 100, columns, dtype=dtype), axis=1)).function
+    assert ("vectorized" in str(function)) == (columns % 4 == 2 and dtype == "bfloat16")
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    x = np.random.default_rng(0).standard_normal((2, 100, columns)).astype(kind)
+    out = np.zeros((2, columns), kind)
+    run_on_device(loop_pipeline.run(function), x, out, seed=1)
+    np.testing.assert_allclose(
+        out.astype("float64"), x.astype("float64").mean(1), rtol=1e-2, atol=1e-5)
+
+
 def test_rows_of_several_axes() -> None:
     check(relay.nn.instance_norm(var("x", 1, 4, 6, 7), var("g", 4), var("b", 4)),
           lambda x, g, b: norm(
@@ -88,16 +101,27 @@ def test_rows_of_several_axes() -> None:
 def test_a_row_that_registers_have_no_room_for(
     kept: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(register_rows, "AT_ONCE", 1)
+    monkeypatch.setattr(row_writer, "AT_ONCE", 1)
     text = check(
         relay.nn.softmax(var("x", 1, 2055)), softmax, answers={"threads of a row": kept})
     assert "for part in" in text
     assert ("shared.dyn" in text) == ("shared" in kept)
 
 
+def test_arrays_that_a_launch_brings_lie_behind_each_other() -> None:
+    norm_of_x = relay.nn.layer_norm(var("x", 300, 4104), var("g", 4104), var("b", 4104))
+    with answering({"threads of a row": "512 threads, vectors of 4, in shared memory"}):
+        made = lowered(relay.add(norm_of_x, var("y", 300, 4104)))
+    _, (kernel,) = split_host_device(loop_pipeline.run(made.function))
+    first, second = sorted(dynamic_places(kernel).values())
+    assert first == 0 and second >= 4104 * 4
+    assert dynamic_bytes(kernel) >= second + 4104 * 4
+    assert f"+{second}]" in nvptx.generate([kernel], "sm_90a")
+
+
 def test_powers_are_summed_while_a_row_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where nothing counts at first, or at all, or one number is beyond all others."""
-    monkeypatch.setattr(register_rows, "AT_ONCE", 1)
+    monkeypatch.setattr(row_writer, "AT_ONCE", 1)
     with answering({"threads of a row": "256 threads, vectors of 4, read again"}):
         function = lowered(relay.nn.softmax(var("x", 2, 1056))).function
     x = np.random.default_rng(0).standard_normal((2, 1056)).astype("float32")
@@ -106,6 +130,26 @@ def test_powers_are_summed_while_a_row_is_read(monkeypatch: pytest.MonkeyPatch) 
     run_on_device(loop_pipeline.run(function), x, out, seed=1)
     with np.errstate(invalid="ignore"):
         np.testing.assert_allclose(out, softmax(x.astype("float64")), rtol=1e-5, atol=1e-9)
+
+
+@pytest.mark.parametrize("kept, rows, length, dtype", [
+    (", in shared memory", 5, 259, "float32"), (", in shared memory", 3, 520, "bfloat16"),
+    ("", 5, 259, "float32"), ("", 9, 265, "bfloat16"),
+])
+def test_rows_are_brought_ahead(
+    kept: str, rows: int, length: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Some blocks take all rows in turns, and the scales of a norm stay with their threads."""
+    for name, value in {"AHEAD_LANES": (32,), "BUSY": 1, "PROCESSORS": 1}.items():
+        monkeypatch.setattr(register_rows, name, value)
+    monkeypatch.setattr(register_rows, "REGISTERS", 2 * 64 * 32)
+    monkeypatch.setattr(row_writer, "AT_ONCE", 8)
+    lanes, tolerance = (4, 1e-5) if dtype == "float32" else (8, 2e-2)
+    answers = {"threads of a row": f"32 threads, vectors of {lanes}{kept}, brought ahead"}
+    x, g, b = (var(name, *shape, dtype=dtype) for name, shape in (
+        ("x", (rows, length)), ("g", (length,)), ("b", (length,))))
+    made, wanted = (relay.nn.softmax(x), softmax) if kept else (relay.nn.layer_norm(x, g, b), norm)
+    assert "for turn in" in check(made, wanted, tolerance, answers)
 
 
 def test_rows_that_begin_inside_of_vectors() -> None:

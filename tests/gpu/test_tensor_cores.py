@@ -180,6 +180,14 @@ def test_large_products_keep_their_blocks(
     assert ((ring.rows, ring.columns), ring.resident) == (tile, blocks)
 
 
+def test_few_columns_and_long_sums() -> None:
+    """Blocks that stay have columns enough, and long sums no stages that are filled before."""
+    narrow = ring_of(product(100352, 64, 576), SHARED, DataType("bfloat16"))
+    assert (narrow.rows, narrow.columns, narrow.resident, narrow.stages) == (64, 64, 0, 4)
+    for size, stages in (((1024, 1024, 8192), 6), ((512, 1024, 16384), 8)):
+        assert ring_of(product(*size), SHARED, DataType("bfloat16")).stages == stages
+
+
 @pytest.mark.parametrize("size, rows, blocks", [
     ((197, 2304, 768), 40, 1), ((197, 3072, 768), 40, 2), ((256, 3072, 768), 64, 2),
 ])

@@ -45,3 +45,9 @@ def test_a_barrier_is_between_the_halves_alone() -> None:
     with answering({"tile of a transpose": "64 x 128"}):
         function = lowered(CASES["plain"][0]()).function
     assert str(loop_pipeline.run(function)).count("storage_sync") == 1
+
+
+@pytest.mark.parametrize("shape, tile", [((8191, 8193), "(128, 32)"), ((8192, 8192), "(64, 64)")])
+def test_odd_extents_have_rows_of_a_warp(shape: tuple[int, int], tile: str) -> None:
+    function = lowered(relay.transpose(var("x", *shape, dtype="bfloat16"), (1, 0))).function
+    assert f"allocate({tile}, \"bfloat16\", \"shared\")" in str(function)

@@ -44,11 +44,6 @@ class Architecture:
         return f"sm_{self.number}{self.letter}"
 
     @property
-    def plain(self) -> "Architecture":
-        """Without what later GPUs need not have: they run code for this one too."""
-        return Architecture(self.number)
-
-    @property
     def least_version(self) -> int:
         """The least version of PTX that knows it, in tenths."""
         exact = _LEAST_VERSION.get(f"{self.number}{self.letter}")

@@ -30,7 +30,13 @@ from sterna.support.errors import HostOnlyError
 from sterna.tir.effects import calls
 from sterna.tir.fragments import Fragment, fragments_in, is_fragment
 from sterna.tir.in_place import overlapping
-from sterna.tir.passes.split_host_device import TENSOR_MAPS, Launch, launch_of
+from sterna.tir.passes.split_host_device import (
+    DYNAMIC_ALIGNMENT,
+    TENSOR_MAPS,
+    Launch,
+    dynamic_places,
+    launch_of,
+)
 from sterna.tir.stmt import (
     Allocate,
     AssertStmt,
@@ -70,6 +76,8 @@ class KernelEmitter(StmtEmitter):
         self._thread_along_x: Var | None = None
         self.cluster = 1
         """Neighbouring blocks that run together."""
+        self.least_blocks = 1
+        """Blocks that a processor has registers for at once."""
         self._declared = 0
         self._wanted: str | None = None
         """Whether what is computed is wanted; None: it is."""
@@ -80,6 +88,8 @@ class KernelEmitter(StmtEmitter):
         self._marks: dict[int, str] = {}
         """By the identities of arrays: what their loads and stores are marked with."""
         self._only_read: set[int] = set()
+        self.dynamic: dict[Buffer, int] = {}
+        """Where arrays begin in the shared memory that a launch gives."""
         self.fragments: dict[Buffer, Fragment] = {}
         """What lanes of warps hold together."""
         self.written_out: set[int] = set()
@@ -89,6 +99,7 @@ class KernelEmitter(StmtEmitter):
         """The text of a kernel."""
         self.launch = launch_of(function)
         self.fragments = fragments_in(function.body)
+        self.dynamic = dynamic_places(function)
         self.noalias = bool(function.attrs.get("noalias", True))
         self.overlapping = overlapping(function)
         self.written_out = written_out(function.body)
@@ -122,6 +133,8 @@ class KernelEmitter(StmtEmitter):
         sizes = _block_size(function)
         if self.cluster > 1:
             sizes += f' "nvvm.cluster_dim"="{self.cluster},1,1"'
+        if self.least_blocks > 1:
+            sizes += f' "nvvm.minctasm"="{self.least_blocks}"'
         return self.writer.text(f'{head} nounwind "no-builtins"{sizes}')
 
     def _wait(
@@ -298,10 +311,13 @@ class KernelEmitter(StmtEmitter):
 
     def _shared(self, buffer: Buffer, kind: str) -> str:
         if buffer.scope == DYNAMIC:
-            line = f"{_DYNAMIC} = external addrspace(3) global [0 x i8], align 1024"
+            line = f"{_DYNAMIC} = external addrspace(3) global [0 x i8], align {DYNAMIC_ALIGNMENT}"
             if line not in self.module.globals:
                 self.module.globals.append(line)
-            return f"addrspacecast (ptr addrspace(3) {_DYNAMIC} to ptr)"
+            place = f"ptr addrspace(3) {_DYNAMIC}"
+            if self.dynamic[buffer]:
+                place = f"ptr addrspace(3) getelementptr (i8, {place}, i32 {self.dynamic[buffer]})"
+            return f"addrspacecast ({place} to ptr)"
         self._declared += buffer.known_bytes or 0
         if self._declared > STATIC_SHARED_BYTES:
             raise ValueError(
@@ -331,7 +347,7 @@ class KernelEmitter(StmtEmitter):
             and dtype.is_float and str(dtype.element) in ("float32", "float16", "bfloat16")
         )
 
-    def _extreme_or_nan(self, expr: BinaryExpr) -> str:
+    def _extreme_or_nan(self, expr: BinaryExpr, flags: str = "") -> str:
         self.need(_MAXIMUM, "a maximum that keeps NaN")
         if str(expr.dtype.element) != "bfloat16":
             return super()._extreme_or_nan(expr)

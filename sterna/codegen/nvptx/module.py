@@ -27,8 +27,6 @@ class DeviceModule(ModuleWriter):
         super().__init__(options, "kernels")
         self.architecture = architecture
         self.version = 0
-        self.uses_special = False
-        """Whether it uses what later GPUs need not have."""
 
     @property
     def abilities(self) -> Abilities:
@@ -49,12 +47,6 @@ class DeviceModule(ModuleWriter):
                 f"build it for another GPU (-arch), or without {what}"
             )
         self.version = max(self.version, needs.version)
-        self.uses_special |= bool(needs.only)
-
-    @property
-    def least(self) -> Architecture:
-        """The GPU that the program is for: later ones run it too unless it uses special things."""
-        return self.architecture if self.uses_special else self.architecture.plain
 
 
 def generate(kernels: Sequence[PrimFunc], arch: str, level: int = 3) -> str:
@@ -66,6 +58,5 @@ def generate(kernels: Sequence[PrimFunc], arch: str, level: int = 3) -> str:
     for kernel in kernels:
         emitter = KernelEmitter(module, kernel.name)
         module.functions.append(emitter.kernel(expand_tiles(kernel)))
-    least = module.least
-    version = max(module.version, least.least_version)
-    return assemble(module.text(), least.name, f"+ptx{version}", level)
+    version = max(module.version, module.architecture.least_version)
+    return assemble(module.text(), module.architecture.name, f"+ptx{version}", level)

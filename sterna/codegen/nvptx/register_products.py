@@ -77,10 +77,10 @@ def _settle(emitter: Any, expr: Call) -> str:
     ]
     old = [f"{kind} {writer.value(f'load {kind}, ptr {place}, align 4')}" for place in places]
     constraints = [f"={letter}"] * count + [str(number) for number in range(count)]
-    result = "{" + ", ".join([kind] * count) + "}"
+    result = "{" + ", ".join([kind] * count) + "}" if count > 1 else kind
     made = write_asm(emitter, "", ",".join(constraints), *old, result=result)
     for number, place in enumerate(places):
-        value = writer.value(f"extractvalue {result} {made}, {number}")
+        value = writer.value(f"extractvalue {result} {made}, {number}") if count > 1 else made
         writer.emit(f"store {kind} {value}, ptr {place}, align 4")
     return zero(expr.dtype)
 

@@ -297,6 +297,11 @@ def _multiply_quads(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
+def _blocks_at_once(emitter: Any, expr: Call) -> str:
+    emitter.least_blocks = number_of(expr, 0)
+    return zero(expr.dtype)
+
+
 def _cluster_size(emitter: Any, expr: Call) -> str:
     emitter.cluster = number_of(expr, 0)
     return zero(expr.dtype)
@@ -364,6 +369,7 @@ _WRITERS: Mapping[str, Writer] = {
     "load_quad": _load_quad,
     "send_quad": _send_quad,
     "multiply_quads": _multiply_quads,
+    "blocks_at_once": _blocks_at_once,
     "cluster_size": _cluster_size,
     "cluster_rank": _pure("mov.u32 $0, %cluster_ctarank;"),
     "cluster_address": _pure("mapa.shared::cluster.u32 $0, $1, $2;", "r", "r"),

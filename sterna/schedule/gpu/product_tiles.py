@@ -28,11 +28,18 @@ MOST_IN_CLUSTERS = 104
 MOST_BY_LANES = 120
 """The same of clusters of four by lanes, which leave other blocks room."""
 LEAST_TO_STAY = 128
-"""Rows and columns of tiles whose blocks stay: of smaller ones several share a processor."""
+"""Rows and columns of tiles whose blocks stay: of smaller ones several share a processor. Half of
+such a tile at least is to be filled: 64 columns of 128 took twice as long as tiles of 64."""
 THRICE = 3
 """Products of tf32 that stand for one of float32."""
 AHEAD = (8, 16)
 """Tiles down the result whose data is rounded ahead of their products."""
+MOST_FILLED = 64
+"""Blocks of a sum up to which it pays that stages are filled before a kernel begins."""
+LONG_BYTES = 144 * 1024
+"""What the stages of longer sums take best."""
+MANY_WAVES = 4
+"""Blocks for each processor from which on others wait for memory while one begins or ends."""
 MOST_TURNED = 256
 """Rows of products that turned tiles are offered for."""
 PROCESSORS, PROCESSOR_BYTES = 132, 227 * 1024
@@ -115,6 +122,7 @@ def ring_of(
             for ring in rings
             if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
             and _blocks(product, ring) > PROCESSORS and not product.by_lanes(ring)
+            and 2 * product.columns > ring.columns
         ]
     if is_wide and not product.a.along_rows:
         several = [replace(ring, wide=True) for ring in rings]
@@ -234,6 +242,10 @@ def microseconds(product: Product, ring: Ring) -> float:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
+    if blocks <= PROCESSORS and steps > MOST_FILLED:
+        wanted = LONG_BYTES // ring.stage_bytes
+    elif blocks > MANY_WAVES * PROCESSORS and results == 1:
+        wanted = 4  # so that three blocks share a processor
     # Data that comes from outside has none in front; tiles by lanes leave another block room.
     if (ring.wide and not ring.turned) or (product.by_lanes(ring) and blocks > PROCESSORS):
         wanted = 4

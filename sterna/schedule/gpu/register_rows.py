@@ -9,140 +9,47 @@ and behind the last one are single elements of some of the threads.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from itertools import product
 
-from sterna.arith import substitute
 from sterna.codegen.nvptx.architecture import Architecture
-from sterna.ir import build
-from sterna.ir.expr import Add, Call, Cast, Expr, Max, Sub, Var, variables_in
+from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
-from sterna.ir.visitor import Rewriter
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.access import VECTOR_BYTES
-from sterna.schedule.gpu.row_program import RowProgram, RowSum, row_program
+from sterna.schedule.gpu.row_program import RowProgram, row_program
+from sterna.schedule.gpu.row_writer import (
+    READ_AGAIN,
+    REGISTERS,
+    REGISTERS_HAVE,
+    SHARED_HAS,
+    WARP,
+    RowWriter,
+    Share,
+)
+from sterna.schedule.gpu.rows_ahead import AheadWriter
 from sterna.schedule.gpu.sums import PART
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.support.dtype import DataType
-from sterna.te import Tensor, extern, thread_axis
-from sterna.te.tensor import ProducerLoad, replace_loads
-from sterna.tir import ir_builder
-from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.register_products import flushed_exp2, larger
-from sterna.tir.stmt import Buffer, BufferLoad, Stmt
-from sterna.tir.threads import barrier
+from sterna.te import Tensor
+from sterna.te.tensor import ProducerLoad
 
-WARP = 32
-FLOAT = DataType("float32")
 SHORTEST_ROW = 32
 # Lanes that share a row: as many as read whole lines of memory, up to all that a block has.
 LANES = tuple(1 << n for n in range(3, 11))
+AHEAD_LANES = LANES[5:]
 # Threads of a block where rows are short, and blocks that keep a device busy.
 BLOCK, BUSY = 128, 264
-# Registers of a processor, and those of a thread beside what it holds of a row.
-REGISTERS, BESIDE = 65536, 28
 # Elements of a row that a thread holds: what is read, and what is made of it.
 MOST_HELD = 32
-# Elements that a thread has under way where rows are read again.
-AT_ONCE = 32
-# Cycles that it takes to hand a value on, and for warps of a block to meet.
-HAND_ON, MEET, EACH = 4, 40, 10
-# How much more work takes where no other block of a processor waits for memory meanwhile.
-ALONE = 1.3
 # Vectors of each lane of a warp from which on rows need not begin at whole ones.
 SHIFTED_VECTORS = 1
 # Shared memory that sums take beside a row.
 SUMS_BYTES = 2048
-REGISTERS_HAVE, SHARED_HAS, READ_AGAIN = "", ", in shared memory", ", read again"
-
-
-@dataclass(frozen=True, slots=True)
-class Share:
-    """Who has a row."""
-
-    threads: int
-    lanes: int
-    """Elements of a vector."""
-    length: int
-    """Of a row; the threads take its vectors in turns."""
-    kept: str
-    """Whether a row stays in registers or in shared memory, or is read again."""
-
-    @property
-    def held(self) -> bool:
-        """Whether a row stays in registers."""
-        return self.kept == REGISTERS_HAVE
-
-    @property
-    def is_shifted(self) -> bool:
-        """Whether rows may begin inside of vectors."""
-        return self.length % self.lanes != 0
-
-    @property
-    def most(self) -> int:
-        """Whole vectors of a row."""
-        return self.length // self.lanes
-
-    @property
-    def least(self) -> int:
-        """Whole vectors of a row that begins just behind the start of one."""
-        return (self.length - self.lanes + 1) // self.lanes if self.is_shifted else self.most
-
-    @property
-    def own(self) -> int:
-        """Vectors of one thread."""
-        return -(-self.most // self.threads)
-
-    @property
-    def registers(self) -> int:
-        """Of all threads of a row that registers keep."""
-        return (self.own * self.lanes + BESIDE) * self.threads
-
-    @property
-    def at_once(self) -> int:
-        """Vectors of one thread that are under way where registers do not keep a row."""
-        return max(1, AT_ONCE // self.lanes)
-
-    @property
-    def cost(self) -> float:
-        """Cycles of all threads for a row: what each does of its own, and joining it."""
-        steps = int(math.log2(min(self.threads, WARP)))
-        joined = HAND_ON * steps + (MEET if self.threads > WARP else 0)
-        times = {REGISTERS_HAVE: 1.0, SHARED_HAS: 1.5, READ_AGAIN: 3.0}[self.kept]
-        if self.held and 2 * self.registers > REGISTERS:
-            times = ALONE
-        return self.threads * (self.own * self.lanes * EACH * times + 2 * joined)
-
-    def __str__(self) -> str:
-        return f"{self.threads} threads, vectors of {self.lanes}{self.kept}"
-
-
-@dataclass(frozen=True, slots=True)
-class _Piece:
-    """A vector of a row that a thread has, or a single element before the first or behind the
-    last."""
-
-    own: Expr
-    """Which of those that the thread has at once."""
-    number: Expr | None
-    """Which of the row's vectors it is; None for a single element."""
-    place: Expr
-    """Of its first element in the row."""
-    lanes: int
-    is_one: Expr | None
-    """Whether the row has it, where not all rows do."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """Vectors of a row that all threads have at once."""
-
-    first: Expr
-    count: int
-    """Of each thread."""
-    is_ragged: bool
-    """Whether some rows end before it does."""
+# Processors of a device, and the memory that the blocks of one share.
+PROCESSORS, ALL_SHARED = 132, 228 * 1024
+# Registers of a thread that has rows brought ahead.
+LEAST_REGISTERS = 64
 
 
 def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) -> Tensor | None:
@@ -160,13 +67,25 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
     kinds = [*(t.dtype for t in held), *([outputs[0].dtype] if program.is_element else [])]
     if not held or any(kind.bits < 8 for kind in kinds):
         return None
-    shifts = rows * length < 1 << 31 and not _reads_beside(program, held)
-    share = _share_of(length, kinds, _room_of(program, held, target), shifts)
+    beside = _beside_of(program, held)
+    shifts = rows * length < 1 << 31
+    room = _room_of(program, held, target)
+    ahead = _ahead_of(program, held, beside, kinds, target) if beside is not None else {}
+    share = _share_of(length, kinds, room, shifts and beside == [], ahead)
+    if share.is_ahead:
+        assert beside is not None
+        at_once = _blocks_at_once(share, _shared_bytes(share, held, beside))
+        blocks = min(PROCESSORS * at_once, rows)
+        if beside and share.is_shifted and blocks < rows:
+            # So that all rows of a block begin alike in vectors.
+            blocks = max(1, blocks // share.lanes) * share.lanes
+        return AheadWriter(
+            program, outputs[0], held, beside, share, blocks, at_once).tensor()
     counts = [n for n in (16, 8, 4, 2, 1) if n * share.threads <= max(2 * BLOCK, share.threads)]
     together = choose(
         "rows of a block", counts, lambda n: abs(math.log2(BLOCK / (n * share.threads)))
         if rows >= n * BUSY else 100 + n)
-    return _Writer(program, outputs[0], held, share, together).tensor()
+    return RowWriter(program, outputs[0], held, share, together).tensor()
 
 
 def has_shuffles(target: ScheduleTarget | None) -> bool:
@@ -202,22 +121,74 @@ def _room_of(
     return most // sum(tensor.dtype.bytes for tensor in held)
 
 
-def _reads_beside(program: RowProgram, held: Sequence[Tensor]) -> bool:
-    """Whether arrays are read along a row that have no rows, such as the scales of a norm: where
-    rows begin inside of vectors, theirs do not, and lanes would read elements far apart."""
-    found = False
+def _beside_of(program: RowProgram, held: Sequence[Tensor]) -> list[Tensor] | None:
+    """Arrays that have no rows and are read along one, such as the scales of a norm: where rows
+    begin inside of vectors, theirs do not. None if a sum reads one, or not at the very place."""
+    found: dict[Tensor, None] = {}
+    is_other = False
 
-    def note(node: object) -> None:
-        nonlocal found
+    def note(node: object, in_sum: bool) -> None:
+        nonlocal is_other
         if isinstance(node, ProducerLoad) and node.tensor not in held:
             used = {var for index in node.indices for var in variables_in(index)}
-            found = found or not used.isdisjoint(program.inner)
+            if used.isdisjoint(program.inner):
+                return
+            is_other = is_other or in_sum or not program.at_place(node)
+            found[node.tensor] = None
 
-    post_order(program.result, note)
+    for step in program.sums:
+        post_order(step.source, lambda node: note(node, True))
+    post_order(program.result, lambda node: note(node, False))
+    return None if is_other else list(found)
+
+
+def _ahead_of(
+    program: RowProgram, held: Sequence[Tensor], beside: Sequence[Tensor],
+    kinds: Sequence[DataType], target: ScheduleTarget | None,
+) -> dict[Share, float]:
+    """Who may have a row, if another is brought meanwhile, and how much longer work takes then.
+
+    Measured on an H200: blocks of one row each take turns well as long as two of them have room.
+    Rows that registers do not keep gain, and so do those that begin inside of vectors, beside
+    scales that do not.
+    """
+    arch = None if target is None else target.attrs.get("arch")
+    length, rows = math.prod(program.row), math.prod(program.rows)
+    lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
+    is_whole = all(tensor.dtype.bytes * lanes == VECTOR_BYTES for tensor in held)
+    if not isinstance(arch, str) or Architecture.of(arch).number < 80 or not program.is_element:
+        return {}
+    if not is_whole or rows < 2 * BUSY or rows * length >= 1 << 31 or length < WARP * lanes:
+        return {}
+    room = Architecture.of(arch).most_shared - SUMS_BYTES
+    found: dict[Share, float] = {}
+    for threads, kept in product(AHEAD_LANES, (REGISTERS_HAVE, SHARED_HAS)):
+        share = Share(threads, lanes, length, kept, True)
+        bytes_of = _shared_bytes(share, held, beside)
+        if share.own < 2 or bytes_of > room or (share.held and share.own * lanes > MOST_HELD):
+            continue
+        gains = length > MOST_HELD * LANES[-1]
+        if beside:
+            gains = share.held and share.is_shifted and _blocks_at_once(share, bytes_of) > 1
+        found[share] = 0.9 if gains else 4.0
     return found
 
 
-def _share_of(length: int, kinds: Sequence[DataType], room: int, may_shift: bool) -> Share:
+def _shared_bytes(share: Share, held: Sequence[Tensor], beside: Sequence[Tensor]) -> int:
+    """Of a block that has rows brought ahead."""
+    elements = share.own * share.threads * share.lanes
+    return elements * sum(tensor.dtype.bytes for tensor in (*held, *beside))
+
+
+def _blocks_at_once(share: Share, bytes_of: int) -> int:
+    """Blocks of a processor that bring rows ahead."""
+    registers = max(share.registers if share.held else 0, LEAST_REGISTERS * share.threads)
+    return max(1, min(REGISTERS // registers, ALL_SHARED // (bytes_of + SUMS_BYTES)))
+
+
+def _share_of(
+    length: int, kinds: Sequence[DataType], room: int, may_shift: bool, ahead: Mapping[Share, float]
+) -> Share:
     """Who has a row of so many elements; several arrays of a row take as many registers."""
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
     shifts = may_shift and length >= SHIFTED_VECTORS * WARP * lanes
@@ -234,422 +205,5 @@ def _share_of(length: int, kinds: Sequence[DataType], room: int, may_shift: bool
         share = Share(threads, lanes, length, SHARED_HAS)
         fitting += [share] if share.own * threads * lanes <= most else []
     fitting += [Share(threads, lanes, length, READ_AGAIN) for threads in LANES[5:]]
-    return choose("threads of a row", fitting, lambda share: share.cost)
-
-
-class _Writer:
-    """The statements of a block."""
-
-    ib: IRBuilder
-    buffers: dict[Tensor, Buffer]
-    out: BufferVar
-    made: BufferVar
-    """Results of one vector."""
-    shared: dict[Tensor, BufferVar]
-
-    def __init__(
-        self, program: RowProgram, out: Tensor, held: list[Tensor], share: Share, together: int
-    ) -> None:
-        self.program, self.result, self.held = program, out, held
-        self.share, self.together = share, together
-        self.count = math.prod(program.rows)
-        self.warps = max(1, share.threads // WARP)
-        self.known: dict[Var, Expr] = {}
-        """Which row it is."""
-        self.is_read = False
-        """Whether the row was read from memory."""
-        self.is_narrow = out.dtype.is_float and out.dtype.bits <= 16
-
-    def tensor(self) -> Tensor:
-        """The result."""
-        shape = tuple(build.int_value(extent) or 0 for extent in self.result.shape)
-        found: Tensor = extern(
-            shape, list(self.program.reads), self._body, name=self.result.op.name,
-            dtype=str(self.result.dtype),
-            attrs={"schedule": f"rows in registers, {self.share}, {self.together} in a block"},
-        )
-        return found
-
-    def _body(self, ins: list[Buffer], outs: list[Buffer]) -> Stmt:
-        self.ib = ir_builder.create()
-        self.buffers = dict(zip(self.program.reads, ins, strict=True))
-        self.out = self.ib.buffer_ptr(outs[0])
-        self._write()
-        return self.ib.get()
-
-    def _write(self) -> None:
-        ib, program, share = self.ib, self.program, self.share
-        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
-        ib.scope_attr(block, "thread_extent", -(-self.count // self.together))
-        ib.scope_attr(thread, "thread_extent", share.threads * self.together)
-        self.lane = thread.var % share.threads
-        self.place_in_block = thread.var // share.threads
-        row = ib.let("row", block.var * self.together + self.place_in_block)
-        self.is_there = row < self.count if self.count % self.together else None
-        if self.is_there is not None:
-            # Threads of rows behind the last do the last one's work, and do not store it.
-            row = ib.let("near", build.minimum(row, self.count - 1))
-        self.known = dict(zip(program.outer, _unravelled(row, program.rows), strict=True))
-        self._number_vectors(row)
-        window = share.own if share.held else share.at_once
-        self.window = self._windows("local", (window, share.lanes))
-        self.single = self._windows("local", (1, 1)) if share.is_shifted else {}
-        self.shared = {}
-        if share.kept == SHARED_HAS:
-            places = (self.together, share.own, share.threads, share.lanes)
-            self.shared = self._windows("shared.dyn", places)
-        if share.held:
-            self._over_row(self._fetch)
-        elif share.is_shifted:
-            self._fetch(self._single())
-        steps = list(program.sums)
-        while steps:
-            if not share.held and len(steps) > 1 and is_sum_of_powers(*steps[:2]):
-                self._sum_powers(steps.pop(0), steps.pop(0))
-            else:
-                self._sum(steps.pop(0))
-            self.is_read = True
-        if program.is_element:
-            self.made = ib.allocate(
-                str(self.result.dtype), (share.lanes,), name="made", scope="local"
-            )
-            self._over_row(self._store)
-            return
-        wanted = self.lane.equal(0)
-        if self.is_there is not None:
-            wanted = build.logical_and(wanted, self.is_there)
-        with ib.if_scope(wanted):
-            self.out[self._indices(self.out.buffer, ())] = self._value(program.result)
-
-    def _windows(self, scope: str, shape: tuple[int, ...]) -> dict[Tensor, BufferVar]:
-        """Arrays for what is read of rows."""
-        return {
-            tensor: self.ib.allocate(str(tensor.dtype), shape, name=tensor.name, scope=scope)
-            for tensor in self.held
-        }
-
-    def _number_vectors(self, row: Expr) -> None:
-        """Which vector of the array is the first whole one of a row, and how many there are."""
-        share, ib = self.share, self.ib
-        self.first: Expr = row * share.most
-        self.before: Expr = build.const(0)
-        self.count_of: Expr = build.const(share.most)
-        if share.is_shifted:
-            start = ib.let("start", row * share.length)
-            self.first = ib.let("first", (start + (share.lanes - 1)) // share.lanes)
-            self.before = ib.let("before", self.first * share.lanes - start)
-            self.count_of = ib.let("vectors", (share.length - self.before) // share.lanes)
-
-    # ---- over a row ----
-
-    def _over_row(self, each: Callable[[_Piece], None]) -> None:
-        """Each piece of a row that a thread has."""
-        share, ib = self.share, self.ib
-        if share.is_shifted:
-            each(self._single())
-        if share.held:
-            whole = share.least // share.threads
-            if whole:
-                with ib.for_range(0, whole, name="own", kind="unroll") as own:
-                    each(self._vector(own, own * share.threads, False))
-            for rest in range(whole, share.own):
-                each(self._vector(build.const(rest), build.const(rest * share.threads), True))
-            return
-        self._over_parts(lambda part: self._each_of(part, each))
-
-    def _over_parts(self, do: Callable[[_Part], None]) -> None:
-        """Each part of a row that registers do not keep, once it is read."""
-        share, ib = self.share, self.ib
-        every = share.threads * share.at_once
-        whole = share.least // every
-        with ib.for_range(0, whole, name="part") as part:
-            self._read(_Part(part * every, share.at_once, False), do)
-        for first in range(whole * every, share.most, every):
-            count = -(-min(every, share.most - first) // share.threads)
-            self._read(_Part(build.const(first), count, True), do)
-
-    def _vector(self, own: Expr, first: Expr, is_ragged: bool) -> _Piece:
-        """The vector of a thread, behind so many of the row."""
-        number = first + self.lane
-        is_one = number < self.count_of if is_ragged else None
-        lanes = self.share.lanes
-        return _Piece(own, number, self.before + number * lanes, lanes, is_one)
-
-    def _single(self) -> _Piece:
-        """The element of a thread that no whole vector has."""
-        share = self.share
-        behind = self.lane + self.count_of * share.lanes
-        place = build.select(self.lane < self.before, self.lane, behind)
-        return _Piece(build.const(0), None, place, 1, behind < share.length)
-
-    def _each_of(self, part: _Part, each: Callable[[_Piece], None], kind: str = "unroll") -> None:
-        """Each vector of a part."""
-        with self.ib.for_range(0, part.count, name="own", kind=kind) as own:
-            each(self._vector(own, part.first + own * self.share.threads, part.is_ragged))
-
-    def _read(self, part: _Part, do: Callable[[_Part], None]) -> None:
-        """What is under way at once, and what is done with it."""
-        self._each_of(part, self._fetch)
-        if self.shared and not self.is_read:
-            self._each_of(part, self._keep, kind="serial")
-        do(part)
-
-    def _fetch(self, piece: _Piece) -> None:
-        if piece.number is None:
-            place = build.minimum(piece.place, self.share.length - 1)
-            for tensor, kept in self.single.items():
-                buffer = self.buffers[tensor]
-                kept[0, 0] = BufferLoad(buffer, self._indices(buffer, self._inner(place)))
-            return
-        number = piece.number
-        again = bool(self.shared) and self.is_read
-        if piece.is_one is not None and not again:
-            number = build.minimum(number, self.count_of - 1)
-        for tensor, kept in self.window.items():
-            buffer = self.buffers[tensor]
-            with self.ib.for_range(0, piece.lanes, name="lane", kind="vectorize") as lane:
-                kept[piece.own, lane] = (
-                    self.shared[tensor][self._shared_place(number, lane)] if again
-                    else BufferLoad(buffer, self._vector_indices(buffer, number, lane))
-                )
-
-    def _keep(self, piece: _Piece) -> None:
-        """Put a vector into shared memory, where its thread finds it again."""
-        assert piece.number is not None
-        for tensor, kept in self.window.items():
-            with self.ib.for_range(0, piece.lanes, name="lane", kind="vectorize") as lane:
-                place = self._shared_place(piece.number, lane)
-                self.shared[tensor][place] = kept[piece.own, lane]
-
-    def _shared_place(self, number: Expr, lane: Expr) -> tuple[Expr, ...]:
-        threads = self.share.threads
-        return self.place_in_block, number // threads, number % threads, lane
-
-    def _vector_indices(self, buffer: Buffer, number: Expr, lane: Expr) -> tuple[Expr, ...]:
-        """The indices of an element of a vector of this row."""
-        lanes = self.share.lanes
-        if self.share.is_shifted:
-            return tuple(buffer.indices_of((self.first + number) * lanes + lane))
-        return self._indices(buffer, self._inner(number * lanes + lane))
-
-    def _store(self, piece: _Piece) -> None:
-        ib, lanes = self.ib, piece.lanes
-
-        def store() -> None:
-            number = piece.number
-            if number is None:
-                at = self._inner(piece.place)
-                value = self._value(self.program.result, self._kept(piece, build.const(0)), at)
-                self.out[self._indices(self.out.buffer, at)] = value
-                return
-            # One by one, as sums have them: what they share is then computed once.
-            with ib.for_range(0, lanes, name="lane", kind="unroll") as lane:
-                at = self._inner(piece.place + lane)
-                self.made[lane] = self._value(self.program.result, self._kept(piece, lane), at)
-            with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
-                self.out[self._vector_indices(self.out.buffer, number, lane)] = self.made[lane]
-
-        conditions = [each for each in (piece.is_one, self.is_there) if each is not None]
-        if conditions:
-            wanted = conditions[0] if len(conditions) == 1 else build.logical_and(*conditions)
-            with ib.if_scope(wanted):
-                store()
-        else:
-            store()
-
-    def _kept(self, piece: _Piece, lane: Expr) -> dict[Tensor, Expr]:
-        """What was read of a row at a place of a piece."""
-        held = self.single if piece.number is None else self.window
-        return {tensor: kept[piece.own, lane] for tensor, kept in held.items()}
-
-    # ---- sums ----
-
-    def _sum(self, step: RowSum) -> None:
-        ib, (join, kind) = self.ib, _joining(step)
-        total = ib.allocate(str(kind), (1,), name=f"{step.name}.own", scope="local")
-        total[0] = build.cast(kind, step.combiner.identity[0])
-
-        def add(piece: _Piece) -> None:
-            there = nullcontext() if piece.is_one is None else ib.if_scope(piece.is_one)
-            with there, ib.for_range(0, piece.lanes, name="lane", kind="unroll") as lane:
-                at = self._inner(piece.place + lane)
-                value = build.cast(kind, self._value(step.source, self._kept(piece, lane), at))
-                total[0] = join(total[0], value)
-
-        self._over_row(add)
-        self._join_all(step, total)
-
-    def _sum_powers(self, largest: RowSum, powers: RowSum) -> None:
-        """Powers of e less the largest are summed while a row is read: less what is the largest so
-        far. What was summed before shrinks where that grows (online softmax)."""
-        ib = self.ib
-        most, total, base = (
-            ib.allocate("float32", (1,), name=f"{powers.name}.{name}", scope="local")
-            for name in ("most", "own", "base")
-        )
-        most[0], total[0] = build.const(-math.inf, FLOAT), build.const(0, FLOAT)
-
-        def value(step: RowSum, piece: _Piece, lane: Expr) -> Expr:
-            at = self._inner(piece.place + lane)
-            return build.cast(FLOAT, self._value(step.source, self._kept(piece, lane), at))
-
-        def each(piece: _Piece, do: Callable[[Expr], None]) -> None:
-            there = nullcontext() if piece.is_one is None else ib.if_scope(piece.is_one)
-            with there, ib.for_range(0, piece.lanes, name="lane", kind="unroll") as lane:
-                do(lane)
-
-        def grow(piece: _Piece) -> None:
-            def one(lane: Expr) -> None:
-                most[0] = larger(most[0], value(largest, piece, lane))
-
-            each(piece, one)
-
-        def shrink(before: Expr) -> None:
-            # Where nothing counts yet, 0 stands for the largest: -inf less -inf is no number.
-            is_none = most[0].equal(build.const(-math.inf, FLOAT))
-            base[0] = build.select(is_none, build.const(0, FLOAT), most[0])
-            total[0] = total[0] * self._power(before - base[0])
-            self.known[largest.value] = build.cast(largest.value.dtype, base[0])
-
-        def add(piece: _Piece) -> None:
-            def one(lane: Expr) -> None:
-                total[0] = total[0] + value(powers, piece, lane)
-
-            each(piece, one)
-
-        def step(over: Callable[[Callable[[_Piece], None]], None]) -> None:
-            with ib.new_scope():
-                before = ib.let("before", most[0])
-                over(grow)
-                shrink(before)
-                over(add)
-
-        if self.share.is_shifted:
-            step(lambda do: do(self._single()))
-        self._over_parts(lambda part: step(lambda do: self._each_of(part, do)))
-        own = ib.let("own_most", most[0])
-        self._join_all(largest, most)
-        total[0] = total[0] * self._power(own - build.cast(FLOAT, self.known[largest.value]))
-        self._join_all(powers, total)
-
-    def _power(self, of: Expr) -> Expr:
-        """e to a number."""
-        made = Call(FLOAT, "exp", (of,))
-        return _Quick().rewrite(made) if self.is_narrow else made
-
-    def _join_all(self, step: RowSum, total: BufferVar) -> None:
-        """What all threads of a row have, as one number that each of them knows."""
-        ib, (join, kind) = self.ib, _joining(step)
-        self._join(total, join, min(self.share.threads, WARP))
-        if self.warps > 1:
-            parts = ib.allocate(
-                str(kind), (self.together, self.warps), name=f"{step.name}.parts", scope="shared"
-            )
-            with ib.if_scope((self.lane % WARP).equal(0)):
-                parts[self.place_in_block, self.lane // WARP] = total[0]
-            ib.emit(barrier())
-            total[0] = parts[self.place_in_block, self.lane % self.warps]
-            self._join(total, join, self.warps)
-        self.known[step.value] = ib.let(step.name, build.cast(step.value.dtype, total[0]))
-
-    def _join(self, total: BufferVar, join: Callable[[Expr, Expr], Expr], lanes: int) -> None:
-        """What neighbouring lanes have, as one number that each of them has."""
-        distance = lanes // 2
-        while distance:
-            other = self.ib.let("other", _of_lane(total[0], distance))
-            total[0] = join(total[0], other)
-            distance //= 2
-
-    # ---- values ----
-
-    def _value(
-        self, expr: Expr, kept: Mapping[Tensor, Expr] | None = None, at: Sequence[Expr] = ()
-    ) -> Expr:
-        """What an expression is at a place of the row, where that was read before."""
-        places = dict(zip(self.program.inner, at, strict=True)) if kept is not None else {}
-        known = {**self.known, **places}
-
-        def loaded(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
-            if kept is not None and tensor in kept:
-                return kept[tensor]
-            return BufferLoad(
-                self.buffers[tensor], tuple(substitute(index, known) for index in indices)
-            )
-
-        made: Expr = substitute(replace_loads(expr, loaded), known)
-        return _Quick().rewrite(made) if self.is_narrow else made
-
-    def _inner(self, place: Expr) -> tuple[Expr, ...]:
-        return _unravelled(place, self.program.row)
-
-    def _indices(self, buffer: Buffer, inner: Sequence[Expr]) -> tuple[Expr, ...]:
-        """The indices of a place of this row in an array that has all rows."""
-        left = iter((*(self.known[var] for var in self.program.outer), *inner))
-        return tuple(
-            build.const(0) if build.is_const(extent, 1) else next(left) for extent in buffer.shape
-        )
-
-
-def is_sum_of_powers(largest: RowSum, powers: RowSum) -> bool:
-    """Whether one step is the largest number of rows, and the next sums e to them less that."""
-
-    def bare(expr: Expr) -> Expr:
-        return bare(expr.value) if isinstance(expr, Cast) else expr
-
-    def is_float(step: RowSum) -> bool:
-        return step.value.dtype.is_float and step.value.dtype.bits <= FLOAT.bits
-
-    power = powers.source
-    if not (isinstance(power, Call) and power.op == "exp" and isinstance(power.args[0], Sub)):
-        return False
-    less = power.args[0]
-    return (
-        isinstance(largest.combiner.result[0], Max) and is_float(largest)
-        and isinstance(powers.combiner.result[0], Add) and powers.value.dtype == FLOAT
-        and bare(less.b) is largest.value and str(bare(less.a)) == str(bare(largest.source))
-    )
-
-
-def _joining(step: RowSum) -> tuple[Callable[[Expr, Expr], Expr], DataType]:
-    """How two sums become one, and in which type: the largest of narrow floats is one of wide."""
-    combiner = step.combiner
-    kind = step.value.dtype
-    is_float = kind.is_float and kind.bits <= FLOAT.bits
-    if isinstance(combiner.result[0], Max) and is_float:
-        return larger, FLOAT
-
-    def join(a: Expr, b: Expr) -> Expr:
-        made: Expr = substitute(combiner.result[0], {combiner.left[0]: a, combiner.right[0]: b})
-        return made
-
-    return join, kind
-
-
-class _Quick(Rewriter):
-    """Powers of e where the result has 16 bits: those of two that the GPU has."""
-
-    def visit_Call(self, call: Call) -> Expr:
-        kept = self.rewrite_children(call)
-        if call.op == "exp" and call.dtype.element == FLOAT and call.dtype.lanes == 1:
-            factor, power = build.const(1 / math.log(2), FLOAT), kept.args[0]
-            if isinstance(power, Sub):  # the second is the row's: one instruction is left of it
-                return flushed_exp2(power.a * factor - power.b * factor)
-            return flushed_exp2(power * factor)
-        made: Expr = kept
-        return made
-
-
-def _of_lane(value: Expr, distance: int) -> Expr:
-    """What the lane has whose number differs by one bit."""
-    everyone = build.const(0xFFFFFFFF, "uint32")
-    arguments = (everyone, value, *(build.const(n) for n in (distance, WARP, WARP)))
-    return Call(value.dtype, "tvm_warp_shuffle_xor", arguments)
-
-
-def _unravelled(number: Expr, sizes: Sequence[int]) -> tuple[Expr, ...]:
-    """The indices of an element by its number."""
-    found: list[Expr] = []
-    for size in reversed(sizes[1:]):
-        found.insert(0, number % size)
-        number = number // size
-    return (number, *found) if sizes else ()
+    return choose(
+        "threads of a row", [*fitting, *ahead], lambda share: share.cost * ahead.get(share, 1.0))

@@ -30,8 +30,6 @@ from sterna.tir.warpgroups import (
     wgmma_wait,
 )
 
-BOXES = 2
-"""Boxes of 32 floats in a block of 64 numbers."""
 EIGHTS = 4
 """Groups of eight floats in a row of a box: one product takes two of them."""
 WORDS = 16

@@ -49,9 +49,11 @@ class RowProgram:
 
     def along(self, load: ProducerLoad) -> bool:
         """Whether an operand is read element by element, at the very place that is at hand."""
-        used = [i for i, n in zip(load.indices, load.tensor.shape, strict=True)
-                if not build.is_const(n, 1)]
-        return _are(used, (*self.outer, *self.inner))
+        return _are(_used(load), (*self.outer, *self.inner))
+
+    def at_place(self, load: ProducerLoad) -> bool:
+        """Whether an operand that has no rows is read at the very place that is at hand in one."""
+        return _are(_used(load), self.inner)
 
 
 def row_program(out: Tensor) -> RowProgram | None:
@@ -174,6 +176,12 @@ def _places(axes: Sequence[IterVar], places: Sequence[Var]) -> dict[Var, Expr]:
         if axis.dom is not None and build.is_const(axis.dom.extent, 1) else next(left)
         for axis in axes
     }
+
+
+def _used(load: ProducerLoad) -> list[Expr]:
+    """The indices of the axes that have more than one element."""
+    return [i for i, n in zip(load.indices, load.tensor.shape, strict=True)
+            if not build.is_const(n, 1)]
 
 
 def _are(indices: Sequence[Expr], places: Sequence[Var]) -> bool:

@@ -173,22 +173,29 @@ def _by_rows(stage: Stage, result: Stage, limits: Limits) -> None:
 
 
 def _by_columns(stage: Stage, result: Stage, limits: Limits) -> None:
-    """Neighbouring results side by side: a thread for each, and rows of threads share the sums."""
+    """Neighbouring results side by side: a thread for each word of them, and rows of threads share
+    the sums."""
     *outer, last = result.op.axis
-    columns = min(COLUMNS, 1 << (extents_of([last])[0] - 1).bit_length())
-    blocks, column = result.split(last, factor=columns)
+    lanes = _lanes_across(stage)
+    columns = min(COLUMNS, 1 << (-(-extents_of([last])[0] // lanes) - 1).bit_length())
+    pieces, lane = result.split(last, factor=lanes)
+    blocks, column = result.split(pieces, factor=columns)
     place = result.fuse(*outer, blocks)
     result.bind(place, thread_axis("blockIdx.x"))
     result.bind(column, thread_axis("threadIdx.x"))
     stage.compute_at(result, place)
+    own, own_lane = stage.split(stage.op.axis[-1], factor=lanes)
     length = math.prod(extents_of(stage.op.reduce_axis))
     shares = min(_shares(length, limits), limits.threads // columns)
     steps, row = stage.split(stage.fuse(*stage.op.reduce_axis), factor=shares)
     steps, inner = stage.split(steps, factor=min(STEPS_AT_ONCE, -(-length // shares)))
     stage.unroll(inner)
-    stage.reorder(*stage.op.axis, row, steps, inner)
-    stage.bind(stage.op.axis[-1], thread_axis("threadIdx.x"))
+    stage.reorder(*stage.op.axis[:-1], own, row, steps, inner, own_lane)
+    stage.bind(own, thread_axis("threadIdx.x"))
     stage.bind(row, thread_axis("threadIdx.y"))
+    if lanes > 1:
+        result.vectorize(lane)
+        stage.vectorize(own_lane)
 
 
 def _shares(length: int, limits: Limits) -> int:

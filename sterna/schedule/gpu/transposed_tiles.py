@@ -35,6 +35,8 @@ SHORTEST = 8
 """Axes of fewer elements fill no tile."""
 # Blocks that keep a device busy, and what a piece of a row costs beside its bytes.
 BUSY, PIECE_BYTES = 264, 32
+# What tiles of short vectors take where their rows are longer than a warp.
+WIDE_TIME = 1.15
 MOST_LOADS = 64
 THREADS_OF_ELEMENTS = 256
 """Of a block that moves single elements: each has many under way, and several blocks take turns."""
@@ -103,9 +105,16 @@ def transposed_tiles(outputs: Sequence[Tensor], target: ScheduleTarget | None) -
 def _tile_of(
     moved: Moved, sizes: tuple[int, int], widths: Sequence[int], limits: Limits
 ) -> Tile | None:
-    """The tile with the longest pieces of rows that leaves no processor idle."""
+    """The tile with the longest pieces of rows that leaves no processor idle.
+
+    Where vectors are short, lanes behind the end of a row cost little, and rows of shared memory
+    are a warp's: measured on an H200, for extents that are odd or twice an odd number.
+    """
     rest = math.prod(moved.extents) // math.prod(sizes)
     held = sum(widths[:-1])
+    vectors = [_lanes(size, width) * width for size, width in zip(
+        sizes, (max(widths[:-1]), widths[-1]), strict=True)]
+    is_short = min(vectors) < VECTOR_BYTES
 
     def cost(tile: Tile) -> float:
         counts = [-(-size // side) for size, side in zip(sizes, _sides(tile), strict=True)]
@@ -114,6 +123,8 @@ def _tile_of(
             counts, _sides(tile), sizes, strict=True))
         pieces = sum(1 + PIECE_BYTES / (side * width) for side, width in zip(
             _sides(tile), (max(widths[:-1]), widths[-1]), strict=True))
+        if is_short:
+            idle = idle**0.25 * (WIDE_TIME if tile.along_read > SIDES[0] else 1.0)
         return idle * pieces * max(1.0, BUSY / blocks)
 
     tiles = [

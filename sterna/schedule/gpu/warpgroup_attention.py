@@ -457,11 +457,11 @@ class _Consumer:
         most: Expr = ib.let("most", _joined(self._of_row(row), larger))
         for distance in (1, 2):
             most = ib.let("most", larger(most, _of_lane(most, distance)))
-        grown = ib.let("grown", larger(self.largest[row], most * self._scale()))
+        most_yet = ib.let("most_yet", larger(self.largest[row], most * self._scale()))
         # Where all is masked, 0 stands for the largest: -inf less -inf is no number.
-        base = ib.let("base", build.select(grown.equal(_number(NEVER)), _number(0), grown))
+        base = ib.let("base", build.select(most_yet.equal(_number(NEVER)), _number(0), most_yet))
         shrink = ib.let("shrink", flushed_exp2(self.largest[row] - base))
-        self.largest[row] = grown
+        self.largest[row] = most_yet
         return shrink, base
 
     def _store(self) -> None:

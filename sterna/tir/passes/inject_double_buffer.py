@@ -180,7 +180,7 @@ def _pipelined(loop: For, ahead: _Ahead, rest: Stmt, written_out: int) -> Stmt:
     made = seq(*ahead.parts)
 
     def make(iteration: Expr, half: Expr) -> Stmt:
-        return _in_half(copy_stmt(made, {loop.var: iteration}), halves, half)
+        return using_half(copy_stmt(made, {loop.var: iteration}), halves, half)
 
     first, following = loop.min, loop.var + 1
     end = loop.min + loop.extent
@@ -191,7 +191,7 @@ def _pipelined(loop: For, ahead: _Ahead, rest: Stmt, written_out: int) -> Stmt:
             Call(inside.dtype, "likely", (inside,)),
             make(following, build.floormod(following - first, 2)),
         ),
-        _in_half(rest, halves, build.floormod(loop.var - first, 2)),
+        using_half(rest, halves, build.floormod(loop.var - first, 2)),
     )
     steps = _in_rows(loop.with_body(body), written_out)
     done = seq(IfThenElse(zero < loop.extent, make(first, zero)), steps)
@@ -231,7 +231,7 @@ def _doubled(buffer: Buffer) -> Buffer:
     )
 
 
-def _in_half(stmt: Stmt, halves: Mapping[Buffer, Buffer], half: Expr) -> Stmt:
+def using_half(stmt: Stmt, halves: Mapping[Buffer, Buffer], half: Expr) -> Stmt:
     """The statement with double buffers used in one half."""
     placed: Stmt = _Halves(halves, half).rewrite(stmt)
     return placed

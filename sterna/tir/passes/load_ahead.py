@@ -66,31 +66,32 @@ class _Pipeliner(Rewriter):
         return kept
 
     def pipelined(self, loop: For) -> Stmt:
-        turn = _turn_of(loop)
+        iteration = _iteration_of(loop)
         last = build.int_value(loop.min + loop.extent - 1)
-        if turn is None or last is None or last <= (build.int_value(loop.min) or 0):
+        if iteration is None or last is None or last <= (build.int_value(loop.min) or 0):
             return loop
         following = build.minimum(loop.var + 1, build.const(last, loop.var.dtype))
 
         def load(at: Expr) -> list[Stmt]:
-            made = (copy_stmt(each, {loop.var: at}) for each in turn.loads)
+            made = (copy_stmt(each, {loop.var: at}) for each in iteration.loads)
             return [simplify_stmt(each, self.around) for each in made]
 
         behind: dict[int, list[Stmt]] = {}
-        for again, place in zip(load(following), turn.last_uses(), strict=True):
+        for again, place in zip(load(following), iteration.last_uses(), strict=True):
             behind.setdefault(place, []).append(again)
-        body = [each for n, stmt in enumerate(turn.sums) for each in (stmt, *behind.get(n, ()))]
+        sums = enumerate(iteration.sums)
+        body = [each for n, stmt in sums for each in (stmt, *behind.get(n, ()))]
         # Loads do not pass prefetches: these come last.
         body.sort(key=lambda stmt: isinstance(stmt, Evaluate))
         noted = replace(loop, body=seq(*body), annotations={**loop.annotations, LOADS_AHEAD: 1})
         done = seq(*load(loop.min), noted)
-        for buffer in turn.buffers:
+        for buffer in iteration.buffers:
             done = Allocate(buffer, done)
         return done
 
 
 @dataclass(slots=True)
-class _Turn:
+class _Iteration:
     """An iteration: loads into registers, and the sums that use them."""
 
     loads: list[BufferStore]
@@ -119,7 +120,7 @@ class _Turn:
         return [*found, *[end] * self.vectors]
 
 
-def _turn_of(loop: For) -> _Turn | None:
+def _iteration_of(loop: For) -> _Iteration | None:
     """The parts of an iteration; None unless it is a line of loads and one of sums behind it."""
     stmts: list[Stmt] = []
     buffers: list[Buffer] = []
@@ -138,7 +139,7 @@ def _turn_of(loop: For) -> _Turn | None:
             sums.append(stmt)
     if not loads or len({*buffers}) != len({load.buffer for load in loads}):
         return None
-    return _with_vectors(loop.var, _Turn(loads, sums, buffers), written)
+    return _with_vectors(loop.var, _Iteration(loads, sums, buffers), written)
 
 
 def _used(load: BufferStore, sums: list[Stmt]) -> bool:
@@ -162,25 +163,25 @@ def _flatten(stmt: Stmt, stmts: list[Stmt], buffers: list[Buffer]) -> bool:
     )
 
 
-def _with_vectors(var: Var, turn: _Turn, written: set[Buffer]) -> _Turn:
+def _with_vectors(var: Var, iteration: _Iteration, written: set[Buffer]) -> _Iteration:
     """The same with what the first sum reads as vectors loaded before it, too."""
-    first = next((stmt for stmt in turn.sums if isinstance(stmt, BufferStore)), None)
+    first = next((stmt for stmt in iteration.sums if isinstance(stmt, BufferStore)), None)
     read: list[BufferLoad] = []
     for load in _loads_in(first) if first is not None else ():
         moves = any(var in variables_in(index) for index in load.indices)
-        if moves and load.dtype.lanes > 1 and load.buffer not in {*written, *turn.buffers}:
+        if moves and load.dtype.lanes > 1 and load.buffer not in {*written, *iteration.buffers}:
             read.append(load)
     for load in read:
         lanes = load.dtype.lanes
         scalar = load.dtype.with_lanes(1)
         held = Buffer(f"{load.buffer.name}.ahead", scalar, (build.const(lanes),), "local")
         place = Ramp(build.const(0), build.const(1), lanes)
-        turn.loads.append(BufferStore(held, load, (place,)))
-        turn.buffers.append(held)
-        turn.vectors += 1
+        iteration.loads.append(BufferStore(held, load, (place,)))
+        iteration.buffers.append(held)
+        iteration.vectors += 1
         kept = BufferLoad(held, (place,))
-        turn.sums = [_Replacer(load, kept).rewrite(stmt) for stmt in turn.sums]
-    return turn
+        iteration.sums = [_Replacer(load, kept).rewrite(stmt) for stmt in iteration.sums]
+    return iteration
 
 
 class _Replacer(Rewriter):

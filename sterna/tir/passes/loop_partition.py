@@ -1,5 +1,6 @@
 """Loop partitioning: peel the iterations whose guard may fail; the others run without it."""
 
+import itertools
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import TypeGuard
@@ -173,6 +174,35 @@ def excess_of(condition: Expr) -> Expr | None:
 
 
 @dataclass(frozen=True, slots=True)
+class _Border:
+    """Where a condition on a loop's variable turns: it holds below one value, and fails from
+    another on, which is the same unless loops inside have a say."""
+
+    holds_below: int
+    fails_from: int
+
+
+class _Answered(Rewriter):
+    """Choices whose conditions, by their identities, have known answers."""
+
+    def __init__(self, known: Mapping[int, bool]) -> None:
+        self.known = known
+
+    def visit_Call(self, call: Call) -> Expr:
+        while call.op == "if_then_else":
+            answer = self.known.get(id(call.args[0]))
+            if answer is None:
+                break
+            taken = call.args[1 if answer else 2]
+            if not isinstance(taken, Call):
+                found: Expr = self.rewrite(taken)
+                return found
+            call = taken
+        made: Expr = self.rewrite_children(call)
+        return made
+
+
+@dataclass(frozen=True, slots=True)
 class _RowsLeft:
     """A guard of an unrolled loop that holds while its index is below what is left."""
 
@@ -240,8 +270,11 @@ class _Partitioner(Rewriter):
             points = self.split_points(loop)
             if points:
                 halved = _is_hinted(loop) and loop.kind != "parallel"
+                marked = _staying_rolled(loop, len(points) + 1)
+                if halved and is_constant and len(points) + 1 >= MANY_PIECES:
+                    return self.pieces(marked, points)
                 point = points[len(points) // 2 if halved else 0]
-                return self.partition(_staying_rolled(loop, len(points) + 1), point)
+                return self.partition(marked, point)
         self.bind(loop.var, loop.min, loop.extent)
         kept: For = self.rewrite_children(loop)
         self.unbind(loop.var)
@@ -307,6 +340,40 @@ class _Partitioner(Rewriter):
         else:
             return None
         return self.analyzer.simplify(build.cast(loop.var.dtype, point))
+
+    def pieces(self, loop: For, points: list[Expr]) -> Stmt:
+        """A loop split at all points at once; what each piece answers is not asked in it."""
+        borders_of = {id(condition): each for condition, each in self.answers(loop)}
+        ends = [loop.min, *points, self.analyzer.simplify(loop.min + loop.extent)]
+        made = []
+        for begin, end in itertools.pairwise(ends):
+            first, last = build.int_value(begin), build.int_value(end)
+            known = {} if first is None or last is None else {
+                place: last <= each.holds_below for place, each in borders_of.items()
+                if last <= each.holds_below or first >= each.fails_from
+            }
+            body = _Answered(known).rewrite(loop.body)
+            made.append(self.part(loop.with_body(body), begin, end, True))
+        return seq(*made)
+
+    def answers(self, loop: For) -> Iterator[tuple[Expr, "_Border"]]:
+        """The conditions in a loop that hold up to a value of its variable and fail from one on."""
+        for condition, inner in borders(loop.body, {}):
+            excess = excess_of(condition)
+            if excess is None:
+                continue
+            lowest, highest = (self.line(each, loop.var) for each in interval(excess, inner))
+            if lowest is not None and highest is not None and lowest[0] == highest[0] > 0:
+                step = lowest[0]
+                yield condition, _Border(-(highest[1] // step), -(lowest[1] // step))
+
+    def line(self, expr: Expr | None, var: Var) -> tuple[int, int] | None:
+        """An expression as a multiple of a variable and a number beside it; None: it is no such."""
+        linear = None if expr is None else detect_linear(expr, [var])
+        if linear is None:
+            return None
+        step, rest = (build.int_value(self.analyzer.simplify(part)) for part in linear)
+        return None if step is None or rest is None else (step, rest)
 
     def partition(self, loop: For, point: Expr) -> Stmt:
         begin, end = loop.min, loop.min + loop.extent

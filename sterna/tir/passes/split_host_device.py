@@ -59,6 +59,8 @@ TENSOR_MAPS = "tensor_maps"
 
 # Private memory of a thread beyond this is taken from the device's own.
 MOST_PRIVATE_BYTES = 4096
+DYNAMIC_ALIGNMENT = 1024
+"""Of arrays in the shared memory that a launch gives, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +178,23 @@ class _Splitter(Rewriter):
 
 def dynamic_bytes(kernel: PrimFunc) -> int:
     """The shared memory that a launch of a kernel gives to each block."""
-    found: list[Buffer] = []
-    post_order(kernel.body, lambda node: found.append(node.buffer) if (
-        isinstance(node, Allocate) and node.buffer.scope == DYNAMIC
-    ) else None)
-    return max((buffer.known_bytes or 0 for buffer in found), default=0)
+    places = dynamic_places(kernel)
+    return max((place + (buffer.known_bytes or 0) for buffer, place in places.items()), default=0)
+
+
+def dynamic_places(kernel: PrimFunc) -> dict[Buffer, int]:
+    """Where each array begins in the shared memory that a launch gives: one behind the other."""
+    found: dict[Buffer, int] = {}
+    end = 0
+
+    def look(node: Node) -> None:
+        nonlocal end
+        if isinstance(node, Allocate) and node.buffer.scope == DYNAMIC:
+            found[node.buffer] = end
+            end += -(-(node.buffer.known_bytes or 0) // DYNAMIC_ALIGNMENT) * DYNAMIC_ALIGNMENT
+
+    post_order(kernel.body, look)
+    return found
 
 
 @dataclass(slots=True)

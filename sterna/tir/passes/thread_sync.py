@@ -255,8 +255,8 @@ class _Planner:
 
     def carried(self, loop: For, left: Accesses) -> Accesses:
         """What is open at the end of an iteration, without elements that no other one touches."""
-        apart = {b for b in left.writes if self.writes_apart(loop, b)}
-        return Accesses(left.reads, left.writes - apart)
+        own = {b for b in left.writes if self.writes_apart(loop, b)}
+        return Accesses(left.reads, left.writes - own)
 
     def writes_apart(self, loop: For, buffer: Buffer) -> bool:
         """Whether all iterations and threads write each its own elements, and none reads them."""
