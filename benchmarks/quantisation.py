@@ -1,18 +1,20 @@
 """Quantised networks beside their float ones: agreement of the top class, and time.
 
-    python benchmarks/quantisation.py MODELS [--only NAME ...] [--samples 64] [--turns 15]
+    python benchmarks/quantisation.py MODELS [--only NAME ...] [--samples 100] [--turns 15]
 
 MODELS is a folder with the float networks and the pictures that the cases below name; the network
 of digits comes with Sterna. Of the pictures random crops, mirrored and of other brightness, are
 made; half of them calibrate, half are judged. Each network is quantised by `sterna.quantize` and by
 ONNX Runtime's static quantiser (QDQ, weights by channel), and both are compared with the float
-network. Times are of one thread, by its own clock, float and int8 in turns. Needs
-onnxruntime, pillow and torch.
+network. The network that tells what is in a file reads files of this Python and its packages.
+Times are of one thread, by its own clock, float and int8 in turns. Needs onnxruntime, pillow and
+torch.
 """
 
 import argparse
 import platform
 import sys
+import sysconfig
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -43,6 +45,10 @@ DIGITS = Path(sterna.__file__).parent / "cli" / "digits"
 PICTURES = ("bird.bmp", "cat.bmp", "cats_and_dogs.jpg", "grace_hopper.bmp", "squat.bmp")
 # Those that show one thing, so that a classifier has one answer.
 SUBJECTS = ("bird.bmp", "cat.bmp", "grace_hopper.bmp")
+# Kinds of files of which this many are read each, if there are as many.
+FILES = (".txt", ".py", ".pyc", ".c", ".h", ".rst", ".md", ".html", ".css", ".js", ".json", ".xml",
+         ".csv", ".pem", ".wav", ".png", ".gz", ".npz", ".so", ".f90")
+MOST_OF_A_KIND, FEWEST_BYTES = 20, 256
 OPSET = 13
 LEAST_AGREEMENT, LEAST_RATIO = 0.99, 1.8
 # What byte dot products multiply weights of int8 by: vpdpbusd unsigned bytes, sdot signed ones.
@@ -113,6 +119,31 @@ def crops(
     return made
 
 
+def beginnings_and_ends(length: int, filling: int) -> Callable[[Path, int], list[Array]]:
+    """The first and the last bytes of files, half of the length each: (1, length)."""
+
+    def made(folder: Path, count: int) -> list[Array]:
+        rng = np.random.default_rng(0)
+        by_kind: dict[str, list[Path]] = {kind: [] for kind in FILES}
+        for path in sorted(Path(sysconfig.get_paths()["stdlib"]).rglob("*.*")):
+            if path.suffix in by_kind and path.is_file() and path.stat().st_size >= FEWEST_BYTES:
+                by_kind[path.suffix].append(path)
+        chosen = [paths[index] for paths in by_kind.values()
+                  for index in rng.permutation(len(paths))[:MOST_OF_A_KIND]]
+        return [part(chosen[index].read_bytes().strip())
+                for index in rng.permutation(len(chosen))[:count]]
+
+    def part(content: bytes) -> Array:
+        half = length // 2
+        found = np.full((1, length), filling, "int32")
+        first, last = (np.frombuffer(end, "uint8") for end in (content[:half], content[-half:]))
+        found[0, : len(first)] = first
+        found[0, length - len(last) :] = last
+        return found
+
+    return made
+
+
 VISION = "onnx/vision"
 CASES = [
     Case("digits", "", digits(1.0)),
@@ -127,6 +158,7 @@ CASES = [
          crops(224, 224, 127.5, 127.5, pictures=SUBJECTS, least=0.75)),
     Case("mtcnn_onet", "torch/state_dict/facenet_mtcnn_onet.pt",
          crops(48, 48, 127.5, 128.0, least=0.15)),
+    Case("magika", "onnx/text/magika_standard_v3_3.onnx", beginnings_and_ends(2048, 256)),
     Case("ppocr_cls", "onnx/ocr/ch_ppocr_mobile_v2.0_cls.onnx", crops(48, 192, 127.5, 127.5)),
 ]
 
@@ -355,7 +387,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("models", type=Path)
     parser.add_argument("--only", nargs="*", default=[case.name for case in CASES])
-    parser.add_argument("--samples", type=int, default=64)
+    parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--keep", type=Path, help="a folder for the networks that are made")
     parser.add_argument("--markdown", action="store_true", help="print a table of a page")

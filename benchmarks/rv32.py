@@ -1,4 +1,4 @@
-"""Instructions of a network on RV32IM, counted in QEMU's user mode.
+"""Instructions of a network on RV32IM, with vectors or without, in QEMU's user mode.
 
 There is no board and no start-up code: the network in C, a first function that runs it, and QEMU's
 log of translated blocks. Each block's instructions are listed once, each run of it in a line.
@@ -29,8 +29,10 @@ void _start(void) {
   }
 }
 """
-COMPILE = ("-target", "riscv32-freestanding", "-mcpu=generic_rv32+m", "-O2", "-static",
-           "-ffreestanding", "-fno-sanitize=all")
+COMPILE = ("-target", "riscv32-freestanding", "-O2", "-static", "-ffreestanding",
+           "-fno-sanitize=all")
+# What compilers and QEMU call it: vectors of 128 bits, of integers.
+PLAIN, VECTORS = ("generic_rv32+m", "rv32"), ("generic_rv32+m+zve32x+zvl128b", "rv32,v=true")
 LIBC = Path(sterna.micro.__file__).parent / "templates" / "baremetal" / "libc"
 INSTRUCTION = re.compile(r"0x([0-9a-f]{8}):  ")
 RUN = re.compile(r"Trace .*? \[[0-9a-f]+/([0-9a-f]{8})/")
@@ -45,8 +47,9 @@ class Counted:
     code: int
 
 
-def count_network(path: Path, folder: Path) -> Counted:
+def count_network(path: Path, folder: Path, has_vectors: bool = False) -> Counted:
     """Build a network for RV32IM, run it once and count."""
+    processor, emulated = VECTORS if has_vectors else PLAIN
     mod, params = import_model(str(path), {}, None, for_microcontroller=True)
     with PassContext(opt_level=3, config={"relay.Winograd.max_growth": 0}):
         program = relay.build(
@@ -57,21 +60,22 @@ def count_network(path: Path, folder: Path) -> Counted:
     (folder / "src" / "start.c").write_text(START)
     sources = [str(folder / "src" / name) for name in ("default_lib0.c", "model.c", "start.c")]
     subprocess.run(
-        [sys.executable, "-m", "ziglang", "cc", *COMPILE, f"-isystem{LIBC}",
+        [sys.executable, "-m", "ziglang", "cc", *COMPILE, f"-mcpu={processor}", f"-isystem{LIBC}",
          f"-I{folder / 'src'}", *sources, "-o", str(folder / "program")], check=True,
     )
     report = program.memory_report()
     stored = read_program(folder / "program").stored_bytes
     code = stored - report.constant_bytes - report.input_bytes
-    return Counted(count_instructions(folder / "program"), report.workspace_bytes, code)
+    return Counted(count_instructions(folder / "program", emulated), report.workspace_bytes, code)
 
 
-def count_instructions(program: Path) -> int:
+def count_instructions(program: Path, processor: str) -> int:
     """What all blocks have together that ran."""
     lengths: dict[str, int] = {}
     runs: Counter[str] = Counter()
     first = ""
-    command = ["qemu-riscv32", "-d", "exec,nochain,in_asm", "-D", "/dev/stdout", str(program)]
+    command = ["qemu-riscv32", "-cpu", processor, "-d", "exec,nochain,in_asm", "-D", "/dev/stdout",
+               str(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         for line in process.stdout:

@@ -6,8 +6,8 @@ A network becomes firmware by `sterna micro`, and runs once under `-icount shift
 takes a nanosecond of QEMU's time, of which a timer counts so many a tick as its clock says.
 Instructions, not cycles: QEMU knows no wait states and no stalls. Needs qemu-system-arm and
 arm-none-eabi-gcc. Boards are mps2_an386 (Cortex-M4), mps3_an547 (M55), mps2_an385 (M3), mps2_an382
-(M0), microbit (M0, 16 KB of RAM) and rv32, which is none: there the network runs in QEMU's user
-mode, built by ziglang.
+(M0), microbit (M0, 16 KB of RAM), and rv32 and rv32v (with vectors), which are none: there the
+network runs in QEMU's user mode, built by ziglang.
 """
 
 import json
@@ -50,7 +50,7 @@ METERS = {
     "mps3_an547": Meter("Cortex-M55", "mps3-an547", 31.25,
                         {"kws": 0.84, "resnet8": 0.36, "vww": 0.72, "ad01": 0.58}),
 }
-RV32 = "rv32"
+RV32 = {"rv32": "RV32IM", "rv32v": "RV32IM with vectors of 128 bits"}
 MOST_CODE = 16 * 1024
 # Below the largest set of live tensors (16,000, 49,152 and 55,296 bytes): results lie over data.
 ARENAS = {"kws": 8_800, "resnet8": 34_000, "vww": 38_400, "ad01": 768}
@@ -173,12 +173,13 @@ def main(words: list[str]) -> int:
     rows: list[Row] = []
     with tempfile.TemporaryDirectory() as folder:
         for path in paths:
-            if board == RV32:
-                rows += rows_of(path, count_network(path, Path(folder) / path.stem), {})
+            if board in RV32:
+                made = count_network(path, Path(folder) / path.stem, board == "rv32v")
+                rows += rows_of(path, made, {})
             else:
                 found = count_on_board(path, board, Path(folder))
                 rows += rows_of(path, found, METERS[board].bounds)
-    processor = "RV32IM" if board == RV32 else METERS[board].processor
+    processor = RV32[board] if board in RV32 else METERS[board].processor
     return show_rows(f"Quantised networks on {processor}", rows, "--markdown" in words)
 
 

@@ -83,7 +83,7 @@ def read_program(path: Path) -> Program:
         raise ValueError(f"'{path}' is no program (ELF, low bytes first)")
     try:
         return _read(data, form)
-    except (struct.error, IndexError, ValueError):
+    except (struct.error, IndexError, OverflowError, ValueError):
         raise ValueError(f"'{path}' is no whole program: it ends before its parts do") from None
 
 

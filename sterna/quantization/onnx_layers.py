@@ -92,17 +92,19 @@ def find_layers(graph: OnnxGraph) -> list[Layer]:
     return [layer for node in graph.nodes if (layer := _layer(graph, node, readers)) is not None]
 
 
-def is_narrow_first(graph: OnnxGraph, layer: Layer) -> bool:
+def is_narrow_first(graph: OnnxGraph, layer: Layer, activations: str) -> bool:
     """Whether a convolution reads the network's input, of fewer channels than bytes pay for.
 
     Byte dot products take four channels at once: those of one or two leave most of them idle, and
     integers of such an input would have to be made first. Of a single channel they take the rows of
-    a window instead, if these are few.
+    a window instead, if these are few: that pays where int8 suits the processor, whose vectors are
+    short, not where uint8 does.
     """
     is_conv = layer.node.op_type == "Conv" and layer.data in graph.inputs
     _, channels, *window = graph.constants[layer.weight].shape
     takes_rows = channels == 1 and len(window) == 2 and 1 < window[0] <= MOST_ROWS
-    return is_conv and channels < FEWEST_CHANNELS and not takes_rows
+    pays = takes_rows and activations == "int8"
+    return is_conv and channels < FEWEST_CHANNELS and not pays
 
 
 def _layer(

@@ -32,6 +32,7 @@ class Products:
     _offered: int = 0
     _patches: Array | None = None
     _power: Array | None = None
+    _quantized: tuple[Array, Array] | None = None
 
     @property
     def most(self) -> int:
@@ -48,7 +49,7 @@ class Products:
             if len(self.kept) > self.most:
                 self.kept = self.kept[::2]
                 self.every *= 2
-        self._patches = self._power = None
+        self._patches = self._power = self._quantized = None
 
     @property
     def patches(self) -> Array:
@@ -75,6 +76,11 @@ class Products:
 
     def quantized_weights(self) -> tuple[Array, Array]:
         """Symmetric weights of 8 bits and a scale for each output, by the outputs' error."""
+        if self._quantized is None:
+            self._quantized = self._search_scales()
+        return self._quantized
+
+    def _search_scales(self) -> tuple[Array, Array]:
         reach = np.abs(self.weights).max(2)
         best = np.full(reach.shape, np.inf)
         scales = np.maximum(reach / REACH, SMALLEST_SCALE).astype(np.float32)

@@ -15,7 +15,7 @@ from sterna.quantization.onnx_layers import Layer, find_layers, is_narrow_first
 from sterna.quantization.plan import Plan, make_plan
 from sterna.quantization.prepare import prepare
 from sterna.quantization.products import REACH, Products
-from sterna.quantization.ranges import choose_scheme
+from sterna.quantization.ranges import OWN_SHARES, choose_scheme
 from sterna.quantization.report import Agreement, LayerReport, QuantizationReport
 from sterna.quantization.runner import Runner
 from sterna.quantization.samples import Samples
@@ -23,6 +23,8 @@ from sterna.quantization.write_qdq import LARGEST_BIAS, LayerWeights, write_qdq
 from sterna.support.progress import stage
 
 ACTIVATIONS = ("uint8", "int8")
+# Ranges that are less than so many times as wide as others are taken for the same.
+MUCH = 1.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +78,7 @@ class _Work:
         self.bias_correction = bias_correction
         self.float_model = graph.to_model()
         layers = find_layers(graph)
-        self.narrow = [layer for layer in layers if is_narrow_first(graph, layer)]
+        self.narrow = [layer for layer in layers if is_narrow_first(graph, layer, dtype)]
         if len(self.narrow) == len(layers):
             self.narrow = []
         layers = [layer for layer in layers if layer not in self.narrow]
@@ -87,15 +89,15 @@ class _Work:
             )
         self.seen = calibrate(graph, make_plan(graph, layers, self.narrow), samples)
         self.products = {layer.name: layer.products for layer in layers}
-        self.constants: dict[str, LayerWeights] = {}
+        self.own_share = OWN_SHARES[0]
+        self.schemes: dict[str, Affine] = {}
 
     def run(self, keep_accuracy: float | None, keep_float: frozenset[str]) -> QuantizedModel:
         kept = [LayerReport.of_float(layer.name, layer.node.op_type, layer.products.weights.size)
                 for layer in self.narrow]
         keep_float |= {row.name for row in kept}
-        made, errors = self.quantized(keep_float)
         reference = list(Runner(self.float_model, next(iter(self.samples))).over(self.samples))
-        agreement = self.compare(made, reference)
+        made, errors, agreement = self.best_of_shares(keep_float, reference)
         if keep_accuracy is not None and agreement.loss > keep_accuracy:
             ranked = sorted(errors, key=lambda name: -errors[name].error)
             low, high = 0, len(ranked)  # low layers in float do not do, high do
@@ -118,6 +120,23 @@ class _Work:
         return QuantizedModel(made, QuantizationReport(
             [*kept, *errors.values()], agreement, self.seen.samples))
 
+    def best_of_shares(
+        self, keep_float: frozenset[str], reference: Sequence[Mapping[str, Any]]
+    ) -> tuple[ModelProto, dict[str, LayerReport], Agreement]:
+        """The model by the share of tensors' own errors under which its outputs are nearest."""
+        best = None
+        for share in OWN_SHARES:
+            before, self.own_share = self.schemes, share
+            made, errors = self.quantized(keep_float)
+            if best is not None and not _differ(before, self.schemes):
+                continue
+            agreement = self.compare(made, reference)
+            if best is None or agreement.error < best[2].error:
+                best, chosen = (made, errors, agreement), share
+        self.own_share = chosen
+        assert best is not None
+        return best
+
     def compare(self, made: ModelProto, reference: Sequence[Mapping[str, Any]]) -> Agreement:
         """How far the quantised model's outputs are from the float model's."""
         with stage("run the quantised model on samples"):
@@ -133,7 +152,7 @@ class _Work:
             layer.products = self.products[layer.name]
         plan = make_plan(graph, layers, [layer for layer in found if layer.name in keep_float])
         with stage("choose ranges"):
-            schemes = self._schemes(plan)
+            self.schemes = schemes = self._schemes(plan)
             made, reports = {}, {}
             for layer in layers:
                 made[layer.name], reports[layer.name] = self._layer(
@@ -145,7 +164,7 @@ class _Work:
         for tensors in plan.groups().values():
             readers = [layer.products for layer in plan.layers if layer.data in tensors]
             seen = [self.seen.seen[name] for name in tensors]
-            scheme = choose_scheme(seen, readers, self.dtype)
+            scheme = choose_scheme(seen, readers, self.dtype, self.own_share)
             found.update(dict.fromkeys(tensors, scheme))
         return found
 
@@ -172,6 +191,12 @@ class _Work:
         return LayerWeights(whole, scales, bias), LayerReport(
             layer.name, layer.node.op_type, products.weights.size, share,
             (histogram.low, histogram.high), data.ends)
+
+
+def _differ(some: Mapping[str, Affine], others: Mapping[str, Affine]) -> bool:
+    """Whether schemes of the same tensors are so far apart that outputs tell which are better."""
+    ratios = [some[name].scale / scheme.scale for name, scheme in others.items()]
+    return any(not 1 / MUCH <= ratio <= MUCH for ratio in ratios)
 
 
 def _one_scale(products: Products) -> tuple[Any, Any]:

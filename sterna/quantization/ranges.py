@@ -16,12 +16,17 @@ from sterna.quantization.products import Products
 # Shares of the whole range that are tried, and of each end around the best of them.
 HALVED = tuple(2.0**-step for step in range(1, 11))
 NEAR = tuple(float(factor) for factor in np.linspace(0.55, 1.9, 19))
+# What a tensor's own error may count for beside that of its readers' outputs. Patches are few, and
+# what is rare among all numbers that were seen may decide a maximum behind the layer; but what no
+# weight looks at should not widen a range.
+OWN_SHARES = (1e-3, 0.1)
 
 Cost = Callable[[Affine], float]
 
 
 def choose_scheme(
-    seen: Sequence[Histogram], readers: Sequence[Products], dtype: str
+    seen: Sequence[Histogram], readers: Sequence[Products], dtype: str,
+    own_share: float = OWN_SHARES[0],
 ) -> Affine:
     """The scheme for tensors whose numbers and whose readers' patches were collected."""
     low = min((h.low for h in seen if h.total), default=0.0)
@@ -31,7 +36,7 @@ def choose_scheme(
     def cost(scheme: Affine) -> float:
         own = sum(_relative(h.squared_error(scheme), h.mean_square()) for h in seen)
         outputs = sum(reader.input_error(scheme) for reader in readers)
-        return outputs + (own if not readers else own * 1e-3)
+        return outputs + (own if not readers else own * own_share)
 
     return _search(cost, low, high, dtype)
 

@@ -63,8 +63,6 @@ class Quantized:
     high: float = math.inf
     parts: int = 1
     """The integers are sums of so many, and stand for their mean."""
-    reach: int = 0
-    """The integers are at most so far from 0; 0: it is not known."""
 
     @property
     def is_narrow(self) -> bool:
@@ -105,7 +103,7 @@ class Quantized:
         made = call("qnn.requantize", self.data, const(ratio), const(self.scheme.zero),
                     const(np.float32(1)), const(scheme.zero.reshape(())), axis=self.scheme.axis,
                     rounding=ROUNDINGS[rounding], compute_dtype="float32",
-                    out_dtype=scheme.dtype, reach=self.reach)
+                    out_dtype=scheme.dtype)
         return within(made, self, scheme)
 
 

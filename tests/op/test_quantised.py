@@ -11,7 +11,7 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from sterna.relay.expr import Call
+from sterna.op.qnn.small_sums import reach_of
 from tests.op.harness import reference
 
 
@@ -74,21 +74,33 @@ def test_requantize_halves() -> None:
             assert got.tolist() == want
 
 
-@pytest.mark.parametrize("reach", [60_000, 1 << 23])
+@pytest.mark.parametrize("bias", [5_000, 1 << 22])
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
-def test_small_sums_become_bytes_as_large_ones_do(reach: int, dtype: str) -> None:
+def test_small_sums_become_bytes_as_large_ones_do(bias: int, dtype: str) -> None:
     """By additions where conversions are slow: each step is rounded to a float32 all the same."""
-    ratios = np.array([0.1, 0.5, 0.0031, 0.25], "float32")
-    x = np.arange(-3000, 3000, dtype="int32").reshape(-1, 1) * np.array([1, 1, 20, 1], "int32")
+    rng = np.random.default_rng(bias)
+    x = rng.integers(-128, 128, (600, 8)).astype("int8")
+    weight = rng.integers(-127, 128, (16, 8)).astype("int8")
+    added = np.linspace(-bias, bias, 16).astype("int32")
+    ratios = rng.uniform(0.3, 1, 16).astype("float32") * np.float32(2000 / (bias + 60_000))
+    zero, one = relay.const(np.int32(3)), relay.const(np.float32(1))
+    sums = relay.qnn.dense(relay.var("x", shape=x.shape, dtype="int8"), relay.const(weight), zero,
+                           relay.const(0), one, one, units=16)
     made = relay.qnn.requantize(
-        relay.var("x", shape=x.shape, dtype="int32"), relay.const(ratios), relay.const(0),
-        relay.const(1.0), relay.const(5), axis=1, rounding="TONEAREST_EVEN",
-        compute_dtype="float32", out_dtype=dtype,
+        relay.add(sums, relay.const(added)), relay.const(ratios), relay.const(0), one,
+        relay.const(5), axis=1, rounding="TONEAREST_EVEN", compute_dtype="float32", out_dtype=dtype,
     )
-    told = Call(made.op, made.args, made.attrs.replace(reach=reach))
-    scaled = np.rint(x.astype("float32") * ratios)
-    want = np.clip(scaled + 5, np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype)
-    np.testing.assert_array_equal(run(told, x=x), want)
+    whole = (x.astype("int32") - 3) @ weight.T.astype("int32") + added
+    want = np.clip(np.rint(whole.astype("float32") * ratios) + 5,
+                   np.iinfo(dtype).min, np.iinfo(dtype).max).astype(dtype)
+    np.testing.assert_array_equal(run(made, x=x), want)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(made))
+    arm = tvm.target.Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+    legal = str(relay.transform.Legalize(arm)(module))
+    assert "qnn.scaled_bytes" in legal and ("reinterpret" in legal) == (bias < 1 << 22)
+    reach = reach_of(relay.transform.InferType()(module)["main"].body.args[0])
+    assert reach is not None and np.abs(whole).max() <= reach
+    assert reach == 131 * np.abs(weight.astype("int64")).sum(1).max() + np.abs(added).max()
 
 
 # ---- narrow types ----

@@ -9,6 +9,7 @@ import pytest
 from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import sterna
+from sterna.quantization import products
 from sterna.quantization.quantize_model import QuantizedModel
 from tests.quantization.networks import dense, network, samples
 from tests.support import require_module
@@ -99,6 +100,43 @@ def test_accuracy_is_kept_by_leaving_layers_in_float() -> None:
     kept = sterna.quantize(model, data, keep_accuracy=0.02)
     assert kept.report.agreement.loss <= 0.02
     assert [row.in_integers for row in kept.report.layers] == [False, True]
+
+
+def test_what_no_patch_has_may_decide_a_range(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One row of 200 is much larger, and the maximum over all rows is that row's."""
+    monkeypatch.setattr(products, "MOST_PATCHES", 16)
+    rng = np.random.default_rng(3)
+    model = dense()
+    model.graph.node[0].output[0] = "h"
+    model.graph.node.append(helper.make_node("ReduceMax", ["h"], ["y"], "most", axes=[1]))
+    data = [rng.normal(0, 1, (1, 200, 4)).astype("float32") for _ in range(8)]
+    for sample in data:
+        sample[0, rng.integers(200)] *= 12
+    for entry, rank in ((model.graph.input[0], 3), (model.graph.output[0], 3)):
+        entry.type.tensor_type.ClearField("shape")
+        for _ in range(rank):
+            entry.type.tensor_type.shape.dim.add()
+    report = sterna.quantize(model, data).report
+    (low, high), (first, last) = report.layers[0].kept, report.layers[0].seen
+    assert high - low > 0.5 * (last - first)
+    assert report.agreement.error < 0.01
+
+
+@pytest.mark.parametrize("activations", ["int8", "uint8"])
+def test_a_first_layer_of_one_channel_takes_rows_as_int8(activations: str) -> None:
+    rng = np.random.default_rng(4)
+    weights = {"v": rng.normal(0, 1, (4, 1, 3, 3)), "w": rng.normal(0, 1, (4, 4, 3, 3))}
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in (("x", [1, 1, 8, 8]), ("y", [1, 4, 4, 4]))]
+    nodes = [helper.make_node("Conv", ["x", "v"], ["h"], "first"),
+             helper.make_node("Conv", ["h", "w"], ["y"], "second")]
+    constants = [numpy_helper.from_array(w.astype("float32"), n) for n, w in weights.items()]
+    graph = helper.make_graph(nodes, "net", ends[:1], ends[1:], constants)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    data = [rng.normal(0, 1, (1, 1, 8, 8)).astype("float32") for _ in range(4)]
+    report = sterna.quantize(model, data, activations=activations).report
+    assert [row.in_integers for row in report.layers] == [activations == "int8", True]
+    assert report.agreement.error < 1e-3
 
 
 def test_the_report_is_a_table_a_picture_and_a_dictionary(quantized: QuantizedModel) -> None:

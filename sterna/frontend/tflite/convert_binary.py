@@ -130,8 +130,8 @@ def _twice(data: RelayExpr, ratio: float) -> RelayExpr:
 @converter("SQUARED_DIFFERENCE")
 def squared_difference(node: Node) -> RelayExpr:
     if not _are_quantized(node):
-        apart = call("subtract", node[0], node[1])
-        return call("multiply", apart, apart)
+        difference = call("subtract", node[0], node[1])
+        return call("multiply", difference, difference)
     if node.dtype() == "int16":
         raise OpNotImplemented("int16")
     twice = 2 * max(float(single(node.quantization(i), "its data")[0]) for i in (0, 1))
@@ -140,10 +140,10 @@ def squared_difference(node: Node) -> RelayExpr:
                float(single(node.quantization(place), "its data")[0]) / twice)
         for place in (0, 1)
     ]
-    apart = call("subtract", *terms)
+    difference = call("subtract", *terms)
     out_scale, out_zero = single(node.result_quantization(), "the result")
     ratio = twice * twice / ((1 << 14) * float(out_scale))
-    made = _twice(call("multiply", apart, apart), ratio)
+    made = _twice(call("multiply", difference, difference), ratio)
     return _saturated(node, call("add", made, constant(out_zero, "int32")))
 
 

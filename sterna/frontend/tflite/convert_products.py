@@ -95,8 +95,8 @@ def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExp
         sums = call("qnn.conv2d", ranged.data, weight, zero, constant(0, "int32"), one, one,
                     **attrs)
     else:
-        apart = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
-        sums = call("nn.conv2d", apart, weight, out_dtype="int32", **attrs)
+        difference = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
+        sums = call("nn.conv2d", difference, weight, out_dtype="int32", **attrs)
     return scaled_sums(sums, ranged.scale, scheme)
 
 

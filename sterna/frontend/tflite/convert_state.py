@@ -97,8 +97,8 @@ def _svdf_of_bytes(node: Node, state: RelayExpr, shape: tuple[int, int, int]) ->
     feature = _twice(sums, float(scale) * float(feature_scale) / float(state_scale), state_zero,
                      node.dtype(4))
     moved = _moved(state, feature)
-    apart = call("subtract", cast(moved, "int32"), constant(state_zero, "int32"))
-    made = _filtered(apart, cast(node[2], "int32"), shape, node.get(3))
+    difference = call("subtract", cast(moved, "int32"), constant(state_zero, "int32"))
+    made = _filtered(difference, cast(node[2], "int32"), shape, node.get(3))
     batch, filters, memory = (int(x) for x in moved.checked_type.concrete_shape)  # type: ignore
     node.variables.assign_held(node, 4, reshape(moved, (batch, filters * memory)))
     return _twice(made, float(state_scale) * float(time_scale) / float(out_scale), out_zero,

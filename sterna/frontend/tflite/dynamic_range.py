@@ -65,8 +65,8 @@ def dense_of_blocks(rows: RelayExpr, weight: RelayExpr, scales: Array, size: int
     """
     units, count = scales.shape
     ranged = by_range(rows)
-    apart = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
-    blocks = call("transpose", reshape(apart, (-1, count, size)), (1, 0, 2))
+    difference = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
+    blocks = call("transpose", reshape(difference, (-1, count, size)), (1, 0, 2))
     own = call("transpose", reshape(cast(weight, "int16"), (units, count, size)), (1, 0, 2))
     sums = call("nn.batch_matmul", blocks, own, out_dtype="int32")
     factors = constant(np.ascontiguousarray(scales.T[:, None, :]))

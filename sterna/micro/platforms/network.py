@@ -1,6 +1,7 @@
 """A network as a project holds it: what its archive says, and the C that runs it."""
 
 import json
+import math
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -83,19 +84,39 @@ class Network:
     def from_json(cls, data: Mapping[str, Any]) -> "Network":
         """From project.json."""
         inputs, outputs = (tuple(map(_tensor, data[side])) for side in ("inputs", "outputs"))
-        pools = tuple(Pool(**row) for row in data["pools"])
-        return cls(data["name"], inputs, outputs, data["workspace_bytes"], data["constant_bytes"],
-                   pools, data["operands_in_pools"])
+        pools = tuple(
+            Pool(_word(row, "member"), _word(row, "macro"), _number(row, "size"), constant)
+            for row in data["pools"] for constant in (bool(row["constant"]),)
+        )
+        return cls(_word(data, "name"), inputs, outputs, _number(data, "workspace_bytes"),
+                   _number(data, "constant_bytes"), pools, bool(data["operands_in_pools"]))
+
+
+def _word(row: Mapping[str, Any], name: str) -> str:
+    if not isinstance(found := row[name], str):
+        raise TypeError(f"{name} is {found!r}, and no text")
+    return found
+
+
+def _number(row: Mapping[str, Any], name: str) -> int:
+    if type(found := row[name]) is not int or found < 0:
+        raise TypeError(f"{name} is {found!r}, and no number of bytes")
+    return found
 
 
 def _tensor(row: Mapping[str, Any]) -> Tensor:
-    kind = DataType(row["dtype"])
+    kind = DataType(_word(row, "dtype"))
     if kind.is_packed:
         raise ValueError(
             f"'{row['name']}' is of type {kind}: inputs and outputs of a project have whole bytes; "
             "cast it inside the network"
         )
-    return Tensor(row["name"], row["member"], row["dtype"], tuple(row["shape"]), row["size"])
+    shape, size = tuple(row["shape"]), _number(row, "size")
+    if not all(type(extent) is int and extent >= 0 for extent in shape) or (
+        size != kind.bytes_of(math.prod(shape))
+    ):
+        raise TypeError(f"the shape {row['shape']!r} does not take {size} bytes")
+    return Tensor(_word(row, "name"), _word(row, "member"), _word(row, "dtype"), shape, size)
 
 
 def unpack_network(archive: Path, folder: Path) -> Network:
@@ -107,7 +128,9 @@ def unpack_network(archive: Path, folder: Path) -> Network:
             for name in (f"src/{network.name}_lib0.c", f"include/tvmgen_{network.name}.h"):
                 content = _content(tar, members, f"codegen/host/{name}")
                 (folder / Path(name).name).write_bytes(content)
-    except (tarfile.TarError, json.JSONDecodeError, UnicodeDecodeError) as error:
+    except (
+        tarfile.TarError, EOFError, json.JSONDecodeError, RecursionError, UnicodeDecodeError
+    ) as error:
         raise ValueError(f"'{archive}' is no archive of a network: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(

@@ -15,6 +15,7 @@ from sterna.ir.expr import Call, Expr, ExprLike, Let, Var
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import quiet
+from sterna.op.qnn.small_sums import scaled_to_bytes
 from sterna.op.quantization import (
     along_channels,
     constant_of,
@@ -38,10 +39,8 @@ from sterna.target import Target, instructions_of
 from sterna.te import Tensor, compute, floor, nearbyint, round
 from sterna.tir.halves import high_product
 
-INT16, INT32, INT64 = DataType("int16"), DataType("int32"), DataType("int64")
+INT32, INT64 = DataType("int32"), DataType("int64")
 FLOAT32, FLOAT64 = DataType("float32"), DataType("float64")
-# Of 1.5 * 2**23 and what is near to it, the last bits are a whole number.
-LIFT, LIFT_BITS, LARGEST_LIFTED = 12582912.0, 0x4B400000, 1 << 22
 FRACTION_BITS = 31
 # Beyond this, distances from a zero point are out of every result's range or rounded to nothing.
 DATA_BITS = 32
@@ -63,17 +62,6 @@ class RequantizeAttrs(Attrs):
     out_dtype: DataType = DataType("int8")
     scales_down: bool = False
     """Every scaled number is at most half as large: it and a zero point fit into 32 bits."""
-    reach: int = 0
-    """data is at most so far from 0; 0: it is not known."""
-    is_short: bool = False
-    """Every scaled number and a zero point fit into 16 bits, and the target converts slowly."""
-    is_lifted: bool = False
-    """data has LIFT_BITS added to it, so that it becomes floats without a conversion."""
-
-    @property
-    def lift(self) -> int:
-        """What data has more than the numbers that are scaled."""
-        return LIFT_BITS if self.is_lifted else 0
 
     def normalize(self) -> None:
         """The classic defaults, which are written "None"."""
@@ -391,7 +379,7 @@ def _compute_float(
             for scale in (input_scale, output_scale)
         )
         zero = read_parameter(input_zero, i, attrs.axis).astype(INT64)
-        difference = data(*i).astype(INT64) - zero - attrs.lift
+        difference = data(*i).astype(INT64) - zero
         whole = _rounded(difference.astype(kind) * (have / want), attrs.rounding)
         near = held_within(convert(whole, INT64), DataType("int48"))
         moved = near + read_parameter(output_zero, i, attrs.axis).astype(INT64)
@@ -416,10 +404,7 @@ def _compute_narrow(
 
     def element(*i: Expr) -> Any:
         factor = read_parameter(ratio, i, attrs.axis).astype(kind)
-        scaled = (_lowered(data(*i)) if attrs.is_lifted else data(*i).astype(kind)) * factor
-        if attrs.is_short:
-            short = _rounded(scaled, attrs.rounding).astype(INT16) + build.const(zero, INT16)
-            return Call(out.dtype, "saturate", (short,))
+        scaled = data(*i).astype(kind) * factor
         if attrs.scales_down and data.dtype.bits <= DATA_BITS:
             whole = _rounded(scaled, attrs.rounding).astype(INT32) + zero
             return Call(out.dtype, "saturate", (whole,))
@@ -432,34 +417,22 @@ def _compute_narrow(
     return made
 
 
-def _lowered(whole: Expr) -> Expr:
-    """A small number that is the last bits of LIFT, as a float32."""
-    lifted = Call(FLOAT32, "reinterpret", (whole,))
-    return lifted - build.const(LIFT, FLOAT32)
-
-
 def _legalize(
     attrs: RequantizeAttrs, args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
     """Small sums by additions, where conversions take longer."""
     data, *parameters = args
-    if attrs.is_short or not attrs.reach or target is None or not target.kind.picks_instructions:
+    if target is None or not target.kind.picks_instructions or attrs.out_dtype.bits != 8:
         return None
     if attrs.rounding != "TONEAREST_EVEN" or attrs.compute_dtype != FLOAT32:
         return None
     known = [to_numpy(each.data) for each in parameters if isinstance(each, Constant)]
-    if len(known) < len(parameters) or known[1].any() or attrs.out_dtype.bits != 8:
+    if len(known) < len(parameters) or known[1].any() or known[3].size != 1:
         return None
     if not instructions_of(target).provides("slow_conversions"):
         return None
-    most = attrs.reach * float(np.max(known[0] / known[2])) + float(np.abs(known[3]).max())
-    if not most < int_range(INT16)[1]:
-        return None
-    is_lifted = attrs.reach < LARGEST_LIFTED
-    if is_lifted:
-        data = call("add", data, const(np.int32(LIFT_BITS)))
-    found = attrs.replace(is_short=True, is_lifted=is_lifted)
-    return call("qnn.requantize", data, *parameters, **dict(found.items()))
+    ratio = (known[0].astype(np.float32) / known[2].astype(np.float32)).astype(np.float32)
+    return scaled_to_bytes(data, ratio, int(known[3].item()), attrs.axis, attrs.out_dtype)
 
 
 @quiet
@@ -471,7 +444,7 @@ def _reference_float(
     have, want = (
         spread(scale, data, attrs.axis).astype(kind) for scale in (input_scale, output_scale)
     )
-    zero = spread(input_zero, data, attrs.axis).astype(np.int64) + attrs.lift
+    zero = spread(input_zero, data, attrs.axis).astype(np.int64)
     difference = data.astype(np.int64) - zero
     scaled = np.asarray(np.asarray(difference).astype(kind) * (have / want))
     if attrs.rounding == "UPWARD":
@@ -500,12 +473,6 @@ def _operands(ratio: npt.ArrayLike, input_zero: int, output_zero: int) -> tuple[
             np.array(1.0, "float32"), np.array(output_zero))
 
 
-# Halves, and what 16 bits hold when it is scaled.
-_SMALL = np.array([
-    [-60000, -7, -5, -3, -1, 1, 3, 5, 7, 60000], [-60000, -500, 0, 499, 500, 501, 833, 1500, 2, 4],
-    [-60000, -15, -5, 0, 5, 14, 15, 16, 25, 60000],
-], "int32")
-
 register(OpRecord(
     "qnn.requantize",
     inputs=("data", "input_scale", "input_zero_point", "output_scale", "output_zero_point"),
@@ -531,10 +498,6 @@ register(OpRecord(
             "axis": 0, "compute_dtype": "float32", "rounding": "TONEAREST_EVEN", "out_dtype": dtype,
             "scales_down": True,
         }) for zero, dtype in ((-7, "int8"), (200, "uint8"))],
-        *[Case((_SMALL + lift, *_operands([0.5, 3e-3, 0.1], 0, zero)[1:]), {
-            "axis": 0, "compute_dtype": "float32", "rounding": "TONEAREST_EVEN", "out_dtype": dtype,
-            "reach": 60000, "is_short": True, "is_lifted": lift > 0,
-        }) for zero, dtype, lift in ((-7, "int8", 0), (200, "uint8", LIFT_BITS))],
         Case((((4,), "uint8"), np.array(0.1, "float32"), np.array(3, "uint8"),
               np.array(0.04, "float32"), np.array(0, "int32")),
              {"rounding": "TONEAREST", "compute_dtype": "float32"}),
