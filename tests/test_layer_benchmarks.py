@@ -9,11 +9,13 @@ from collections import Counter
 from pathlib import Path
 from types import ModuleType
 from typing import Any
+from unittest.mock import MagicMock
 
 import numpy as np
 import onnx
 import pytest
 
+from sterna.runtime.node_times import Bounds, NodeTime, NodeTimes
 from tests.support import ROOT, require_module
 
 BENCHMARKS = ROOT / "benchmarks"
@@ -303,3 +305,19 @@ def test_files_of_a_folder_are_timed_on_inputs_that_lie_there(
     file, inputs = task.make(tmp_path)
     ours, theirs = (engine(file, inputs, 1) for engine in (engines.sterna, engines.onnxruntime))
     assert np.array_equal(ours()[0], theirs()[0]) and ours.model.inputs[0].shape == (2, 3)
+
+
+def test_the_least_time_of_a_model_is_that_of_what_its_kernels_compute(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engines = module("peers")
+    nodes = [
+        NodeTime("bytes", "f", 1e-3, 1, ((8,),), flops=9_000_000, product_flops=8_000_000,
+                 product_type="int8"),
+        NodeTime("winograd", "g", 1e-3, 1, ((8,),), flops=4_000_000, spared_flops=3_000_000),
+    ]
+    model = MagicMock(inputs=[], weights={}, return_value=np.ones(8, "float32"))
+    model.profile.return_value = NodeTimes(nodes)
+    monkeypatch.setattr(engines, "measure_bounds", lambda _: Bounds(gflops=1, byte_gflops=4))
+    limits = engines.CompiledRunner(model, {}, 1).limits()
+    assert limits.least_seconds == pytest.approx((1 + 8 / 4 + 1) * 1e-3)

@@ -29,6 +29,7 @@ AARCH64 = InstructionSet(
     triples=(("", "aarch64-unknown-linux-gnu"),),
     abis={"aapcs": "", "darwinpcs": ""},
     aliases={"asimd": "neon", "fp16_simd": "fullfp16", "matmul_i8": "i8mm"},
+    implied_features=("fp-armv8",),
     linux_features={
         "asimddp": "dotprod", "asimdfhm": "fp16fml", "asimdhp": "fullfp16", "asimdrdm": "rdm",
         "bf16": "bf16", "fcma": "complxnum", "frint": "fptoint", "i8mm": "i8mm", "jscvt": "jsconv",

@@ -21,6 +21,10 @@ class Throughput:
     """Cycles until the second cache has sent a vector."""
     streams_ahead: bool = False
     """Whether weights that are read in order come while it multiplies, as measured."""
+    streamed: int = 8
+    """Bytes of transformed weights that come from behind the second cache in a cycle, in order."""
+    streamed_again: int = 0
+    """The same where it streams ahead and they come once more; 0: while it multiplies."""
 
 
 COMMON = Throughput()

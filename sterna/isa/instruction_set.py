@@ -88,6 +88,8 @@ class InstructionSet:
     bring vectors, the first of what registers need."""
     exclusive_features: str = ""
     """The pattern of features that exclude common ones; LLVM ends the process beside these."""
+    implied_features: tuple[str, ...] = ()
+    """What LLVM gives every processor of it, and what others then bring along unseen."""
     emulator_options: str = ""
     """What QEMU's user mode must be told where the code uses vectors."""
 
@@ -127,6 +129,8 @@ class InstructionSet:
     """One instruction rounds float32 to bfloat16, subnormal numbers included."""
     ieee_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, or the NaN among them."""
+    ordered_maximum: tuple[Capability, ...] = ()
+    """One instruction gives the larger of two numbers, and the second where one is NaN."""
     dot4: tuple[Dot4, ...] = ()
     """Four products of bytes added to each 32-bit lane (vpdpbusd, sdot)."""
     dot2: tuple[ByLanes, ...] = ()

@@ -59,7 +59,7 @@ def expect_dim(have: Dim, want: Dim, what: str) -> None:
         if have != want:
             raise ValueError(f"{what} is {want}, not {have}")
     elif not same_dim(have, want):
-        require(Requirement(have, want, False, what))
+        require(Requirement(have, want, (), what))
 
 
 def not_empty(kind: TensorType, name: str, axes: Iterable[int], why: str) -> None:
@@ -92,7 +92,7 @@ def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
         return None
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return a if type(a) is int else b if type(b) is int else AnyDim()
-    require(Requirement(a, b, True, "a dimension"))
+    require(Requirement(a, b, (a, b), "a dimension"))
     if type(a) is int or type(b) is int:
         return a if type(a) is int else b
     for whole, part in ((a, b), (b, a)):
@@ -101,6 +101,19 @@ def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
         ):
             return whole  # it was combined with this one before
     return build.select(build.equal(a, 1), b, a)
+
+
+def repeats_to(have: Dim, want: Dim) -> bool:
+    """Whether a dimension can become another by repeating; where only the run can tell, it will be
+    checked there.
+    """
+    if same_dim(have, want) or (type(have) is int and have == 1):
+        return True
+    if type(have) is int and type(want) is int:
+        return False
+    or_ones = () if type(have) is int else (have,)
+    require(Requirement(have, want, or_ones, "a dimension that is repeated"))
+    return True
 
 
 def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:

@@ -113,8 +113,7 @@ def with_bias(attrs: "BiasAddAttrs", operands: Sequence[QuantizedLike]) -> Quant
         return None
     axis = attrs.axis % len(data.shape)
     column = call("reshape", bias.data, newshape=(-1, *[1] * (len(data.shape) - 1 - axis)))
-    return replace(data, data=call("add", data.data, fold_one(column)),
-                   reach=_reach_with(data, bias))
+    return replace(data, data=call("add", data.data, fold_one(column)))
 
 
 def pair(name: str) -> Rule[None]:
@@ -128,16 +127,10 @@ def pair(name: str) -> Rule[None]:
             return QuantizedPair(name, a, b)
         data, bias = (b, a) if isinstance(a.data, Constant) else (a, b)
         if name == "add" and _is_total(data) and _is_bias(bias, data):
-            return replace(data, data=call("add", data.data, bias.data),
-                           reach=_reach_with(data, bias))
+            return replace(data, data=call("add", data.data, bias.data))
         return None
 
     return rule
-
-
-def _reach_with(data: Quantized, bias: Quantized) -> int:
-    """How far from 0 sums and their bias are."""
-    return data.reach and data.reach + _largest(bias)
 
 
 def _largest(bias: Quantized) -> int:
@@ -200,7 +193,7 @@ def convolved(attrs: "ConvAttrs", operands: Sequence[QuantizedLike]) -> Quantize
     factors = _factors(operands, layouts[1].index_of("O"))
     if factors is None:
         return None
-    data, weight, scale, scheme, reach = factors
+    data, weight, scale, scheme = factors
     rank = len(attrs.strides)
     own = find(f"qnn.conv{rank}d").attrs
     assert own is not None
@@ -211,7 +204,7 @@ def convolved(attrs: "ConvAttrs", operands: Sequence[QuantizedLike]) -> Quantize
         return None
     made = call(f"qnn.conv{rank}d", data.data, const(weight), *_parameters(data, scale),
                 **given)
-    return Quantized(made, replace(scheme, axis=out.index_of("C")), reach=reach)
+    return Quantized(made, replace(scheme, axis=out.index_of("C")))
 
 
 def multiplied(
@@ -224,11 +217,11 @@ def multiplied(
     factors = _factors(operands, 0 if turned else 1)
     if factors is None or len(factors[0].shape) < 2:
         return None
-    data, weight, scale, scheme, reach = factors
+    data, weight, scale, scheme = factors
     weight = weight if turned else np.ascontiguousarray(weight.T)
     made = call("qnn.dense", data.data, const(weight), *_parameters(data, scale),
                 units=weight.shape[0])
-    return Quantized(made, replace(scheme, axis=len(data.shape) - 1), reach=reach)
+    return Quantized(made, replace(scheme, axis=len(data.shape) - 1))
 
 
 def averaged(attrs: "GlobalAttrs", operands: Sequence[QuantizedLike]) -> QuantizedResult:
@@ -252,9 +245,8 @@ def averaged(attrs: "GlobalAttrs", operands: Sequence[QuantizedLike]) -> Quantiz
 
 def _factors(
     operands: Sequence[QuantizedLike], axis: int
-) -> tuple[Quantized, Array, Array, Scheme, int] | None:
-    """Data, weights without zero point, their scale, the scheme of sums of their products, and how
-    far from 0 these are at most."""
+) -> tuple[Quantized, Array, Array, Scheme] | None:
+    """Data, weights without zero point, their scale, and the scheme of sums of their products."""
     data, weight = operands
     if not isinstance(data, Quantized) or not isinstance(weight, Quantized):
         return None
@@ -279,7 +271,7 @@ def _factors(
         return None
     scale = (data.scheme.scale * own.scale).astype(np.float32)
     scheme = Scheme(scale, np.zeros((), np.int32), -1, INT32)
-    return data, plain.astype(np.int8), own.scale, scheme, most * reach
+    return data, plain.astype(np.int8), own.scale, scheme
 
 
 def _settled(data: Quantized) -> Quantized:

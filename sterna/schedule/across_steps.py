@@ -1,13 +1,22 @@
-"""The inner loops of contractions across vectors, as C with Arm's MVE instructions (Helium).
+"""The inner loops of contractions across vectors, by Arm's MVE (Helium) and RISC-V's vectors.
 
-Loops that leave out lanes at their end (DLSTP) have no intrinsics, and compilers spill sums of
-four vectors and more, so each step is one piece of assembly; beside it stands the same in plain C,
-for every other compiler and processor. All layers of a network share these functions.
+Of MVE, loops that leave out lanes at their end (DLSTP) have no intrinsics, and compilers spill sums
+of four vectors and more, so each step is one piece of assembly; RISC-V's vectors have intrinsics.
+Beside them stands the same in plain C, for every other compiler and processor. All layers of a
+network share these functions.
 """
 
 from sterna.schedule.halves_steps import STEP, Step
 
 _SELECT = "#if defined(__GNUC__) && defined(__ARM_FEATURE_MVE)"
+# Registers of 128 bits at the least, so that four words fit.
+_RVV = ("#elif defined(__riscv_v_intrinsic) && __riscv_v_intrinsic >= 11000 && "
+        "__riscv_v_min_vlen >= 128")
+_RVV_INCLUDE = f"""\
+{_RVV.replace("#elif", "#if")}
+#include <riscv_vector.h>
+#endif
+"""
 # Output channels whose sums are computed together: registers for them have even numbers.
 CHANNELS = 4
 # Channels of a depthwise layer that lie side by side in its plane: words of a vector.
@@ -37,7 +46,7 @@ _BLOCK = [
     "ldr %[s0], %[next]", "add %[w0], %[w0], %[s0]",
 ]
 
-DOTS = Step("sterna_dots_across", STEP + f"""\
+DOTS = Step("sterna_dots_across", STEP + _RVV_INCLUDE + f"""
 static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weights,
                                           const int8_t *pixel, int32_t depth, int32_t blocks) {{
 {_SELECT}
@@ -50,6 +59,25 @@ static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weigh
         [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [x] "=&r"(x), [sums] "+r"(sums)
       : [pixel] "m"(pixel), [next] "m"(next), [depth] "r"(depth)
       : "lr", "q0", "q1", "q2", "q3", "q4", "memory");
+  }}
+{_RVV}
+  for (; blocks > 0; blocks--, weights += {CHANNELS} * depth) {{
+    vint32m1_t a0 = __riscv_vmv_s_x_i32m1(0, 1), a1 = a0, a2 = a0, a3 = a0;
+    for (int32_t at = 0; at < depth;) {{
+      size_t some = __riscv_vsetvl_e8m1((size_t)(depth - at));
+      vint8m1_t v = __riscv_vle8_v_i8m1(pixel + at, some);
+#define STERNA_PRODUCTS(sum, n) \\
+  sum = __riscv_vwredsum_vs_i16m2_i32m1( \\
+      __riscv_vwmul_vv_i16m2(v, __riscv_vle8_v_i8m1(weights + at + n * depth, some), some), \\
+      sum, some);
+      STERNA_PRODUCTS(a0, 0) STERNA_PRODUCTS(a1, 1) STERNA_PRODUCTS(a2, 2) STERNA_PRODUCTS(a3, 3)
+#undef STERNA_PRODUCTS
+      at += (int32_t)some;
+    }}
+    *sums++ = __riscv_vmv_x_s_i32m1_i32(a0);
+    *sums++ = __riscv_vmv_x_s_i32m1_i32(a1);
+    *sums++ = __riscv_vmv_x_s_i32m1_i32(a2);
+    *sums++ = __riscv_vmv_x_s_i32m1_i32(a3);
   }}
 #else
   for (; blocks > 0; blocks--) {{
@@ -72,7 +100,7 @@ static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weigh
 }}""")
 
 # What is copied may be nothing.
-COPY = Step("sterna_copy_bytes", f"""\
+COPY = Step("sterna_copy_bytes", _RVV_INCLUDE + f"""
 static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count) {{
 {_SELECT}
   int8_t *at = to;
@@ -84,6 +112,12 @@ static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t 
     "letp lr, 1b\\n"
     "2:"
     : [at] "+r"(at), [from] "+r"(from) : [count] "r"(count) : "lr", "q0", "memory");
+{_RVV}
+  for (int32_t at = 0; at < count;) {{
+    size_t some = __riscv_vsetvl_e8m8((size_t)(count - at));
+    __riscv_vse8_v_i8m8(to + at, __riscv_vle8_v_i8m8(from + at, some), some);
+    at += (int32_t)some;
+  }}
 #else
   int32_t at = 0;
   for (; at < count - 3; at += 4) {{
@@ -106,6 +140,12 @@ static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t coun
     "letp lr, 1b\\n"
     "2:"
     : [at] "+r"(at) : [count] "r"(count), [number] "r"(number) : "lr", "q0", "memory");
+{_RVV}
+  for (int32_t at = 0; at < count;) {{
+    size_t some = __riscv_vsetvl_e8m8((size_t)(count - at));
+    __riscv_vse8_v_i8m8(to + at, __riscv_vmv_v_x_i8m8((int8_t)number, some), some);
+    at += (int32_t)some;
+  }}
 #else
   for (int32_t at = 0; at < count; at++) to[at] = (int8_t)number;
 #endif
@@ -184,27 +224,37 @@ static STERNA_STEP int32_t sterna_copy_plane(
 }}""")
 
 
+def _words(place: str) -> str:
+    """Four bytes as a vector of words."""
+    return f"__riscv_vsext_vf4_i32m1(__riscv_vle8_v_i8mf4({place}, 4), 4)"
+
+
 def quad_dots(columns: int, stride: int, outputs: int) -> Step:
     """Windows of so many columns over a plane of four channels, so many neighbours at a time."""
     name = f"sterna_quad_dots_{columns}_{stride}_{outputs}"
     row: list[str] = []
     plain: list[str] = []
+    wide: list[str] = []
     for tap in range(columns):
         row.append("vldrb.s32 q6, [%[w]], #4")
+        wide.append(f"      v = {_words(f'w + {QUAD * tap}')};")
         for n in range(outputs):
             at = QUAD * (n * stride + tap)
             row += [f"vldrb.s32 q7, [%[x], #{at}]", "vmul.i32 q7, q7, q6",
                     f"vadd.i32 q{n}, q{n}, q7"]
             plain.append(f"        s{n} += x[{at}] * w[{QUAD * tap}];")
+            wide.append(f"      s{n} = __riscv_vmacc_vv_i32m1(s{n}, {_words(f'x + {at}')}, v, 4);")
     body = [
         "dls lr, %[rows]", *[f"vmov.i32 q{n}, #0" for n in range(outputs)], "2:", *row,
         "add %[x], %[x], %[pitch]", "le lr, 2b",
         *[f"vstrw.32 q{n}, [%[sums]], #16" for n in range(outputs)],
     ]
-    products = "\n".join(plain)
+    products, vectors = "\n".join(plain), "\n".join(wide)
+    stored = "\n".join(f"    __riscv_vse32_v_i32m1(sums, s{n}, 4); sums += {QUAD};"
+                       for n in range(outputs))
     kept = "\n".join(f"      sums[{QUAD * n}] = s{n};" for n in range(outputs))
     # loads that widen take addresses in the first eight registers
-    return Step(name, STEP + f"""\
+    return Step(name, STEP + _RVV_INCLUDE + f"""
 static STERNA_STEP int32_t {name}(
     int32_t *sums, const int8_t *weights, const int8_t *plane, int32_t pitch, int32_t rows,
     int32_t tiles) {{
@@ -215,6 +265,12 @@ static STERNA_STEP int32_t {name}(
 {_lines(body)}
       : [sums] "+r"(sums), [w] "+l"(w), [x] "+l"(x) : [pitch] "r"(pitch), [rows] "r"(rows)
       : "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "memory");
+{_RVV}
+    vint32m1_t v, {", ".join(f"s{n} = __riscv_vmv_v_x_i32m1(0, 4)" for n in range(outputs))};
+    for (int32_t row = 0; row < rows; row++, x += pitch, w += {QUAD * columns}) {{
+{vectors}
+    }}
+{stored}
 #else
     for (int32_t lane = 0; lane < {QUAD}; lane++, sums++) {{
       int32_t {", ".join(f"s{n} = 0" for n in range(outputs))};

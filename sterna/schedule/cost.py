@@ -33,6 +33,8 @@ SUMS_AT_ONCE, SIDE_BY_SIDE = 4, 6
 RAGGED = 2.0
 # Dot products of bytes of a cycle.
 DOTS = 1.6
+# Cycles in which a vector of bytes is packed, of as many as sums have lanes.
+PACKED = 2.0
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
 # words.
 BY_WORDS = 5
@@ -116,6 +118,15 @@ def depthwise_cycles(made: Contraction, processor: Processor) -> float:
     waiting *= RAGGED if made.result[-1] % lanes else 1.0
     copied = made.batch * made.inputs * math.prod(made.image) if made.is_padded else 0
     return (steps / rate * waiting + copied) / processor.threads
+
+
+def operand_cycles(made: Contraction, processor: Processor, is_packed: bool) -> float:
+    """What a product of bytes takes whose second operand the run packs for dot products, or not."""
+    lanes = processor.lanes(INT32)
+    cycles = made.macs / (processor.throughput.multiply_adds * lanes)
+    if is_packed:
+        cycles = cycles / GROUP + PACKED * made.outputs * made.inputs / lanes
+    return cycles / processor.threads
 
 
 def blocked_cycles(made: Contraction, depth: int, processor: Processor) -> float:

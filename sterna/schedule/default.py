@@ -140,6 +140,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         outer.append(outer.pop(place))
         stage.reorder(*outer)
         outer.pop()
+    uneven = uneven or (len(outer) == len(axes) > 1 and _has_borders(stage, inner))
     if uneven and math.prod(sizes[:-1]) >= processor.threads:  # fused, its guard would stay
         outer, sizes = outer[:-1], sizes[:-1]
     if outer and work >= PARALLEL_ELEMENTS:
@@ -189,6 +190,21 @@ def split_at_borders(stage: Stage) -> None:
     marked = {axis for axis, how in stage.iter_var_attrs.items() if how.kind is not None}
     for loop in [axis for axis in stage.leaf_iter_vars if axis not in marked][-2:]:
         stage.pragma(loop, "loop_partition_hint", True)
+
+
+def _has_borders(stage: Stage, last: IterVar) -> bool:
+    """Whether what is read depends on how far along the last axis an element lies."""
+    assert isinstance(stage.op, ComputeOp)
+    found = False
+
+    def visit(item: object) -> None:
+        nonlocal found
+        if isinstance(item, Call) and item.op == "if_then_else":
+            found = found or last.var in variables_in(item.args[0])
+
+    for part in stage.op.body:
+        post_order(part, visit)
+    return found
 
 
 def _read_across(stage: Stage) -> IterVar | None:
@@ -335,8 +351,12 @@ def _add_up_rows(
     stage.reorder(*outer, parts, *reduced[:-1], step, wide, beside, narrow)
     stage.unroll(beside)
     stage.vectorize(narrow)
+    uneven = size % part > 0 and (rows == 1 or not parallel or rows >= kernel.processor.threads)
+    if uneven:  # the guard of the last vector is in the last part alone
+        for loop in (parts, wide):
+            stage.pragma(loop, "loop_partition_hint", True)
     if parallel:
-        stage.parallel(stage.fuse(*outer, parts))
+        stage.parallel(stage.fuse(*outer, *([] if uneven and rows > 1 else [parts])))
 
 
 def part_of_row(size: int, lanes: int, least: int) -> int:

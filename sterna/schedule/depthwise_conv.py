@@ -19,6 +19,7 @@ from sterna.schedule.conv_stages import (
     sum_in_registers,
     write_out,
 )
+from sterna.schedule.default import functions_of
 from sterna.schedule.kernel import Processor
 from sterna.schedule.loops import extents_of
 from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
@@ -90,12 +91,20 @@ def _seen_at_once(conv: Conv, columns: int, lanes: int, channels: int) -> _Seen:
 
     Rows are read once then, not once for each row of the window. All channels of a pixel if those
     of a tile stay there: what comes from far comes in order. Else lines of channels of whole rows.
+
+    Functions that follow take longer than what comes for them, where steps are single: a stripe is
+    one tile wide then. No stripe has a border and tiles within, whose window would be written out
+    once more for it.
     """
     room = conv.kernel.processor.l1_bytes // 2
     tiles = -(-conv.width // columns)
     fitting = [n for n in range(1, tiles + 1) if _window_bytes(conv, n * columns, channels) <= room]
     if fitting:
         stripes = -(-tiles // fitting[-1])
+        made, stage = conv.made, conv.kernel.schedule[conv.kernel.outputs[0]]
+        repeated = stripes > 1 and made.taps <= UNROLLED_WINDOW and {*made.strides} == {1}
+        if repeated and functions_of(stage):
+            return _Seen(columns, channels)
         return _Seen(-(-tiles // stripes) * columns, channels)
     line = _line(channels, lanes, conv.element)
     parts = [n * line for n in range(1, channels // line + 1) if channels % (n * line) == 0]

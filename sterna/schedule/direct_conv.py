@@ -30,6 +30,7 @@ from sterna.schedule.conv_stages import (
     sum_in_registers,
     write_out,
 )
+from sterna.schedule.cost import STREAMED, products_per_cycle
 from sterna.schedule.default import vectorize_result
 from sterna.schedule.depthwise_conv import schedule_depthwise
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
@@ -37,7 +38,7 @@ from sterna.schedule.gemm import load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
 from sterna.schedule.register_tile import RegisterTile, rows_that_fit, tile_of_group, vectors_of
-from sterna.schedule.sharing import cut_finer, row_groups, share_rows
+from sterna.schedule.sharing import FREE, RowCosts, cut_finer, row_groups, share_rows
 from sterna.schedule.sum_of_products import chunks_of, order_of
 from sterna.te import IterVar, PlaceholderOp, Stage, Tensor
 
@@ -93,7 +94,9 @@ def _by_bands(conv: Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     # A loop over bands and blocks would keep the guard of a last block that is not whole inside.
     whole = conv.channels % size.columns == 0
     cut = whole and not conv.has_border
-    share = share_rows(conv.height, conv.batch, blocks, threads, _most_rows(conv), cut)
+    share = share_rows(
+        conv.height, conv.batch, blocks, threads, _most_rows(conv), cut, _band_costs(conv)
+    )
     bands = -(-conv.height // share.rows) * conv.batch
     if cut:
         share = cut_finer(share, bands, blocks, threads)
@@ -268,6 +271,23 @@ def _lines(conv: Conv, size: RegisterTile) -> int:
 
 
 def _most_rows(conv: Conv) -> int:
-    """Rows that are computed together: what they read and write stays in the second cache."""
-    most = rows_within(conv, conv.kernel.processor.l2_bytes // 4)
+    """Rows that are computed together: what they read and write stays in the second cache.
+
+    Half of it is for weights, or more where these do not stay there.
+    """
+    room = conv.kernel.processor.l2_bytes // (2 if _weights_come_again(conv) else 4)
+    most = rows_within(conv, room)
     return most if conv.has_border else min(most, -(-BAND_PIXELS // conv.width))
+
+
+def _weights_come_again(conv: Conv) -> bool:
+    """Whether every band reads its weights from behind the second cache."""
+    return conv.weight_bytes(conv.channels) > conv.kernel.processor.l2_bytes // 2
+
+
+def _band_costs(conv: Conv) -> RowCosts:
+    """What a band takes beside its rows: the time in which weights come for it, in rows."""
+    if not _weights_come_again(conv) or conv.sum.is_dot:
+        return FREE
+    row = conv.made.macs / conv.batch / conv.height / products_per_cycle(conv.kernel.processor)
+    return RowCosts(shared=conv.weight_bytes(conv.channels) / STREAMED / max(1.0, row))

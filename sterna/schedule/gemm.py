@@ -281,7 +281,8 @@ def _tile_result(
         counts |= {id(vector_outer): columns // together, id(tile): together}
         tiles = [tile]
     # columns outside of rows: what is read per column stays in the cache over all rows
-    loops = [*others[:1], vector_outer, *others[1:], *tiles]
+    outside = _outside_of_columns(made, plan.row, len(others))
+    loops = [*others[:outside], vector_outer, *others[outside:], *tiles]
     whole = sizes[-1] % width == 0
     if not whole:  # fused with others, the guard of the last columns would stay in all of them
         loops = [*others, vector_outer, *tiles]
@@ -306,6 +307,18 @@ def _tile_result(
         stage.parallel(shared)
     held = any(vector_outer is leaf for leaf in stage.leaf_iter_vars)
     return vector_outer if held else shared, loops[-1]
+
+
+def _outside_of_columns(made: SumOfProducts, row: int, count: int) -> int:
+    """How many of the other axes run outside of columns: those that no column is read again for.
+
+    Else a column of each matrix, or of each channel's image, would be read before the next column
+    of the first, and the rows of all of them once more for each.
+    """
+    seen = [access.axes for access in made.accesses if made.columns in access.axes]
+    places = [axis for axis in range(count + 2) if axis not in (row, made.columns)]
+    apart = [n + 1 for n, axis in enumerate(places) if seen and all(axis in s for s in seen)]
+    return max([1, *apart])
 
 
 def _share(stage: Stage, loops: list[IterVar], counts: list[int]) -> IterVar:

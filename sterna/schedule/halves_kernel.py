@@ -90,8 +90,8 @@ class HalvesKernel(StatementKernel):
     ) -> None:
         """Some pixels times a channel, or some channels times a pixel, in registers."""
         ib, rank = self.ib, len(self.outer) + 1
-        apart = None if self.finish is None else split_bias(self.finish, rank)
-        begin, finish = (None, self.finished) if apart is None else apart
+        with_bias = None if self.finish is None else split_bias(self.finish, rank)
+        begin, finish = (None, self.finished) if with_bias is None else with_bias
         channels = [block * self.channels + channel for channel in range(self.channels)]
         biases = [build.const(0) if begin is None else begin(own) for own in channels]
         with ib.new_scope():

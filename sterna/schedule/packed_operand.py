@@ -11,14 +11,13 @@ from collections.abc import Sequence
 
 from sterna.schedule.choose import asking_costs, choose
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import operand_cycles
 from sterna.schedule.dot4 import GROUP, INT32, dot_width
 from sterna.schedule.expression import Expression
 from sterna.schedule.implementation import Plan
 from sterna.schedule.kernel import Processor
 from sterna.schedule.sum_of_products import DIRECT
 
-# Cycles in which a vector of bytes is packed, of as many as sums have lanes.
-PACKED = 2.0
 AS_IT_IS = Plan(DIRECT)
 
 
@@ -30,7 +29,10 @@ def operand_packing(made: Contraction, processor: Processor) -> Plan | None:
     if not made.macs or any(not kind.is_integer or kind.bits != 8 for kind in kinds):
         return None
     ways = _ways(made, processor)
-    taken = choose("implementation", ways, lambda way: _cycles(made, way, processor))
+    taken = choose(
+        "implementation", ways,
+        lambda way: operand_cycles(made, processor, is_packed=way != AS_IT_IS),
+    )
     return None if taken == AS_IT_IS else taken
 
 
@@ -45,12 +47,3 @@ def _ways(made: Contraction, processor: Processor) -> Sequence[Plan]:
     width = dot_width(made.result[-1], made.outputs, made.inputs, processor)
     packed = [] if width is None else [Expression(f"OI{width}o{GROUP}i").plan(DIRECT)]
     return [AS_IT_IS, *packed]
-
-
-def _cycles(made: Contraction, way: Plan, processor: Processor) -> float:
-    """Of one matrix."""
-    lanes = processor.lanes(INT32)
-    products = made.macs / (processor.throughput.multiply_adds * lanes)
-    if way == AS_IT_IS:
-        return products
-    return products / GROUP + PACKED * made.outputs * made.inputs / lanes

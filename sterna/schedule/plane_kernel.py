@@ -162,5 +162,5 @@ class PlaneKernel(StatementKernel):
     def _epilogue(
         self,
     ) -> tuple[Callable[[Expr], Expr], Callable[[Sequence[Expr], Expr], Expr]]:
-        apart = None if self.finish is None else split_bias(self.finish, 4)
-        return (lambda channel: build.const(0), self.finished) if apart is None else apart
+        with_bias = None if self.finish is None else split_bias(self.finish, 4)
+        return (lambda channel: build.const(0), self.finished) if with_bias is None else with_bias

@@ -55,7 +55,7 @@ class WinogradKernel(StatementKernel):
         self.lanes, self.together = plan.integer("lanes"), plan.integer("together")
         self.split, self.plain = plan.text("split"), plan.integer("products")
         (self.height, self.width), self.inputs = made.result, made.inputs
-        self.apart = made.dilation
+        self.dilation = made.dilation
         self.down, self.across = tiles_of(made, self.m)
         self.chunk, self.tiles = chunk_of(made, self.lanes), all_tiles(made, self.m)
         self.each = min(plan.integer("tiles"), self.tiles)
@@ -69,7 +69,7 @@ class WinogradKernel(StatementKernel):
     def describe(self) -> str:
         return (
             f"Winograd F({self.m}, {self.window})"
-            f"{' of interleaved images' if self.apart != (1, 1) else ''}, "
+            f"{' of interleaved images' if self.dilation != (1, 1) else ''}, "
             f"{self.blocks} blocks of {self.each} tiles, "
             f"threads share {self.split}, "
             f"{self.rows} tiles x {self.block} channels in registers, weights "
@@ -131,7 +131,7 @@ class WinogradKernel(StatementKernel):
             chunk, place = part // block.count, part % block.count
             top, left = self._corner(block.first + place)
             top, left = top - before[0], left - before[1]
-            below, beside = self.apart
+            below, beside = self.dilation
             channel = chunk * self.chunk + vector * self.lanes
 
             def load(row: Expr | int, column: Expr) -> tuple[None, Expr]:
@@ -162,15 +162,15 @@ class WinogradKernel(StatementKernel):
     @property
     def _has_border(self) -> bool:
         """Whether tiles reach over the edges of the data."""
-        reach, (below, beside) = self.window - 1, self.apart
+        reach, (below, beside) = self.window - 1, self.dilation
         whole = ((self.down * self.m + reach) * below, (self.across * self.m + reach) * beside)
         return self.made.before != (0, 0) or self.made.image != whole
 
     def _within(self, top: Expr, left: Expr, extent: int) -> list[Expr]:
         """That a square with a corner lies in the data."""
         height, width = (
-            size - (extent - 1) * apart - 1
-            for size, apart in zip(self.made.image, self.apart, strict=True)
+            size - (extent - 1) * dilation - 1
+            for size, dilation in zip(self.made.image, self.dilation, strict=True)
         )
         return [top >= 0, top <= height, left >= 0, left <= width]
 
@@ -259,7 +259,7 @@ class WinogradKernel(StatementKernel):
                 return None, made.vload(index, self.lanes)
 
             def store(row: Expr, values: Sequence[Expr]) -> None:
-                below, beside = self.apart
+                below, beside = self.dilation
                 for column, value in enumerate(values):
                     at = (block.image, top + row * below, left + column * beside)
                     inside: list[Expr] = []
@@ -276,7 +276,7 @@ class WinogradKernel(StatementKernel):
 
     def _may_end(self, column: int) -> bool:
         """Whether a column of the last tile of a line may lie behind the last pixel."""
-        return column >= self.width // self.apart[1] % self.m
+        return column >= self.width // self.dilation[1] % self.m
 
     def _store(self, at: Sequence[Expr], channel: Expr, value: Expr) -> None:
         """A vector of results, or what is made of them."""
@@ -289,9 +289,9 @@ class WinogradKernel(StatementKernel):
 
     def _corner(self, tile: Expr) -> tuple[Expr, Expr]:
         """Where a tile of results begins: of an interleaved image its own rows and columns."""
-        if self.apart == (1, 1):
+        if self.dilation == (1, 1):
             return tile // self.across * self.m, tile % self.across * self.m
-        below, beside = self.apart
+        below, beside = self.dilation
         own, each = tile % (self.down * self.across), tile // (self.down * self.across)
         top, left = own // self.across * self.m, own % self.across * self.m
         return top * below + each // beside, left * beside + each % beside

@@ -13,7 +13,7 @@ import numpy as np
 
 from sterna.relay.arrays import Array
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.cost import STREAMED, arriving, regions
+from sterna.schedule.cost import STREAMED, regions
 from sterna.schedule.kernel import Processor
 from sterna.schedule.linear_steps import Matrix, linear_steps
 from sterna.schedule.products import FLOAT32
@@ -113,7 +113,7 @@ def tiles_of(made: Contraction, m: int) -> tuple[int, int]:
     Dilated windows see every few rows and columns: these are images of their own, interleaved.
     """
     down, across = (
-        -(-size // (m * apart)) for size, apart in zip(made.result, made.dilation, strict=True)
+        -(-size // (m * step)) for size, step in zip(made.result, made.dilation, strict=True)
     )
     return down, across
 
@@ -274,13 +274,24 @@ class _Work:
         """
         weights, seen = self.weights * share.weights, self.seen(each) * share.seen
         made = 4 * self.positions * each * self.block
-        if self.processor.throughput.streams_ahead:
+        throughput = self.processor.throughput
+        if throughput.streams_ahead:
             held = seen + (kept or made + 2 * self.weights / self.blocks)
             part = LOSES * (held / self.processor.l2_bytes - KEEPS)
-            return min(1.0, max(0.0, part)) * turns * (blocks * seen + kept) / STREAMED
+            lost = min(1.0, max(0.0, part)) * turns * (blocks * seen + kept) / STREAMED
+            if throughput.streamed_again:
+                far = min(1.0, weights / self.processor.l2_bytes)
+                lost += far * (turns - 1) * weights / throughput.streamed_again
+            return lost
         beside = weights if turns > 1 else min(weights, 2 * weights / blocks)
         lost = min(1.0, LOST * ((seen + made + beside) / self.processor.l2_bytes) ** 2)
-        return lost * ((turns - 1) * weights + turns * blocks * seen) / STREAMED
+        again = (turns - 1) * weights / throughput.streamed
+        return lost * (again + turns * blocks * seen / STREAMED)
+
+    def arriving(self, part: float = 1.0) -> float:
+        """Cycles in which nothing but a part of the weights come, which are read in order."""
+        size = self.weights * part
+        return size / self.processor.throughput.streamed * min(1.0, size / self.processor.l2_bytes)
 
     def from_others(self, size: float) -> float:
         """Cycles for what all threads wrote and one reads."""
@@ -295,7 +306,7 @@ def _by_blocks(work: _Work) -> tuple[float, int]:
     multiply, before, after = work.costs(each)
     turns = round(work.share(count) * count)
     cycles = (multiply * work.positions * work.blocks + before + after) * turns
-    cycles += arriving(work.weights, work.processor)
+    cycles += work.arriving()
     cycles += work.coming_again(each, turns, work.blocks, _Share())
     return cycles + regions(1, work.processor), each
 
@@ -308,7 +319,7 @@ def _by_channels(work: _Work) -> tuple[float, int]:
     cycles = before * work.share_of_transforms(each)
     cycles += (multiply * work.positions * work.blocks + after) * share.weights
     cycles += work.from_others(work.seen(each)) + regions(2, work.processor)
-    cycles = cycles * count + arriving(work.weights * share.weights, work.processor)
+    cycles = cycles * count + work.arriving(share.weights)
     own = round(work.blocks * share.weights)
     return cycles + work.coming_again(each, count, own, share), each
 
@@ -325,7 +336,7 @@ def _by_positions(work: _Work) -> tuple[float, int]:
     cycles += multiply * pieces * share.weights + after * work.share(each * work.blocks)
     seen, kept = (4 * work.positions * each * n * share.seen for n in (made.inputs, made.outputs))
     cycles += kept / KEPT + work.from_others(seen + kept) + regions(3, work.processor)
-    cycles = cycles * count + arriving(work.weights * share.weights, work.processor)
+    cycles = cycles * count + work.arriving(share.weights)
     return cycles + work.coming_again(each, count, 1, share, kept), each
 
 

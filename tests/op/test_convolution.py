@@ -174,6 +174,12 @@ def test_multiply_adds() -> None:
     assert macs(relay.nn.conv2d(x, relay.var("w", shape=(8, 1, 3, 3)), groups=8)) == 8 * 49 * 9
     transposed = relay.nn.conv2d_transpose(x, relay.var("w", shape=(8, 5, 2, 2)), strides=2)
     assert macs(transposed) == 81 * 8 * 5 * 4
+    cut = relay.nn.conv2d_transpose(
+        x, relay.var("w", shape=(8, 5, 3, 1)), channels=5, kernel_size=(3, 1), padding=(9, 0),
+        dilation=(5, 1),
+    )
+    assert cut.checked_type.concrete_shape[2:] == (1, 9), "of nine rows the last but five is read"
+    assert macs(cut) == 1 * 9 * 8 * 5
 
 
 @pytest.mark.parametrize(

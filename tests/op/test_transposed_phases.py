@@ -9,6 +9,8 @@ import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
 from sterna.relay.op import find
+from sterna.relay.passes.legalize import Legalize
+from sterna.schedule.choose import answering
 
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], bool]] = [
     ((1, 8, 6, 7), (8, 16, 2, 2), {"strides": 2}, True),
@@ -28,9 +30,12 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], bool]] = [
 ]
 
 
-@pytest.mark.parametrize(("shape", "window", "attrs", "replaced"), CASES)
+@pytest.mark.parametrize(("shape", "window", "attrs", "replaced", "phases"), [
+    *((*case, "together") for case in CASES), *((*CASES[n], "apart") for n in (1, 2, 3, 7, 8)),
+])
 def test_they_compute_what_they_are(
-    shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any], replaced: bool
+    shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any], replaced: bool,
+    phases: str,
 ) -> None:
     rng = np.random.default_rng(0)
     data, weight = (rng.standard_normal(s).astype("float32") for s in (shape, window))
@@ -39,7 +44,7 @@ def test_they_compute_what_they_are(
     name = f"conv{len(shape) - 2}d_transpose"
     body = relay.nn.relu(getattr(relay.nn, name)(x, relay.const(weight), **full))
     mod = tvm.IRModule.from_expr(relay.Function((x,), body))
-    with tvm.transform.PassContext(opt_level=3):
+    with tvm.transform.PassContext(opt_level=3), answering({"phases": phases}):
         text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
         lib = relay.build(mod, target="llvm -mcpu=native")
     assert (f"nn.{name}" in text) != replaced
@@ -49,6 +54,28 @@ def test_they_compute_what_they_are(
     assert record.attrs is not None and record.reference is not None
     want = np.maximum(record.reference(record.attrs(**full), data, weight), 0)
     np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("target", [
+    "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu",
+    "llvm -mcpu=icelake-server -mtriple=x86_64-linux-gnu",
+    "llvm -mcpu=haswell -mtriple=x86_64-linux-gnu",
+])
+@pytest.mark.parametrize(("outputs", "width", "stride", "padding", "convolutions"), [
+    (128, 3, 2, 1, 4),  # sixteen places together, of which nine are there
+    (128, 2, 2, 0, 1),
+    (3, 4, 2, 1, 1),  # which fill no vectors one by one
+    (21, 16, 8, 4, 1),  # of 64 phases each result would be looked for
+])
+def test_phases_are_apart_where_that_saves_products(
+    target: str, outputs: int, width: int, stride: int, padding: int, convolutions: int
+) -> None:
+    x = relay.var("x", shape=(1, 128, 16, 16))
+    weight = relay.const(np.ones((128, outputs, width, width), "float32"))
+    body = relay.nn.conv2d_transpose(x, weight, strides=stride, padding=padding)
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function((x,), body)))
+    made = str(Legalize(tvm.target.Target(target))(mod))
+    assert made.count("nn.conv2d(") == convolutions and "nn.conv2d_transpose" not in made
 
 
 @pytest.mark.parametrize(("shape", "window", "attrs"), [

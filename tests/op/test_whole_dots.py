@@ -47,6 +47,25 @@ def test_further_channels_are_cut_off_again(layer: Any) -> None:
     np.testing.assert_array_equal(run_built(lib, x=data), want)
 
 
+@pytest.mark.parametrize(("own", "wide"), [(20, 32), (56, 64), (68, 80), (17, 32), (32, 32)])
+def test_groups_of_channels_fill_vectors(own: int, wide: int) -> None:
+    """A tile lies in one group: four channels of 20 would be a quarter of a vector."""
+    rng = np.random.default_rng(2)
+    weight = rng.integers(-128, 128, (2 * own, 20, 3, 3)).astype("int8")
+    x = relay.var("x", shape=(1, 40, 9, 9), dtype="uint8")
+    made = relay.nn.conv2d(x, relay.const(weight), groups=2, out_dtype="int32")
+    made.checked_type  # noqa: B018  (arguments get their types)
+    assert isinstance(made, Call)
+    target = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server")
+    wider = with_whole_dots("nn.conv2d", made.attrs, made.args, target)
+    assert (wider is None) == (own == wide)
+    if wider is not None:
+        assert f"channels={2 * wide}" in str(wider)
+        data = rng.integers(0, 256, (1, 40, 9, 9)).astype("uint8")
+        want, got = (interpret(relay.Function((x,), each), data) for each in (made, wider))
+        np.testing.assert_array_equal(got, want)
+
+
 @pytest.mark.parametrize("zero", [0, -77])
 def test_a_single_channel_is_repeated(zero: int) -> None:
     """For dot products of the rows of its windows, where there are such instructions."""

@@ -12,6 +12,12 @@ def extents(rng: np.random.Generator, rank: int, most: int = 24) -> tuple[int, .
     return tuple(int(size) for size in rng.integers(1, most, rank))
 
 
+@pytest.mark.parametrize("shape", [(4, 19, 103), (1, 37, 131), (5, 16, 67), (2, 23, 200)])
+def test_reductions_across_rows_of_odd_lengths(shape: tuple[int, ...]) -> None:
+    for processor in PROCESSORS[:2]:
+        check(relay.sum(relay.var("x", shape=shape), axis=1), processor)
+
+
 @pytest.mark.parametrize("seed", range(6))
 def test_elements_of_any_shape(seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -14,7 +14,7 @@ from sterna.schedule.choose import answering
 from sterna.schedule.conv_stages import even_part
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import TileSpace
-from sterna.schedule.sharing import Share, cut_finer, share_rows
+from sterna.schedule.sharing import RowCosts, Share, cut_finer, share_rows
 
 WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
 # Caches that hold no weights, so that these are read part by part.
@@ -210,6 +210,17 @@ def test_depthwise_windows_stay_in_the_cache(
     assert seen in check(body, processor).choices["schedule"]
 
 
+def test_depthwise_stripes_are_tiles_where_functions_follow() -> None:
+    """What follows takes longer than what comes, and a window at a border is written out once."""
+    x, w = relay.var("x", shape=(1, 9, 32, 32)), relay.var("w", shape=(3, 3, 32, 1))
+    made = relay.nn.conv2d(x, w, data_layout="NHWC", kernel_layout="HWOI", groups=32, channels=32,
+                           kernel_size=3, padding=1)
+    biased = relay.add(made, relay.var("b", shape=(32,)))
+    processor = Processor(128, 32, l1_bytes=24576, l2_bytes=65536, threads=1)
+    lowered = check(relay.multiply(biased, relay.sigmoid(biased)), processor)
+    assert "x 8 columns x 32 channels at a time" in lowered.choices["schedule"]
+
+
 def test_rows_at_a_border_have_a_body_of_their_own() -> None:
     """Each row is asked once: those between the borders ask about columns alone."""
     x, w = relay.var("x", shape=(1, 16, 56, 32)), relay.var("w", shape=(3, 3, 32, 1))
@@ -257,3 +268,9 @@ def test_what_follows_a_sum_of_any_width_is_vectors(width: int) -> None:
     loops = str(tvm.tir.transform.VectorizeLoop()(tvm.IRModule({"kernel": function})))
     stores = [line for line in loops.split("\n") if "sigmoid" in line]
     assert stores and all(f", {width})" not in line for line in stores)
+
+
+def test_bands_are_larger_where_weights_come_again_for_each() -> None:
+    """A prime number of rows is cut unevenly then."""
+    assert share_rows(19, 1, 32, 1, 5, True).rows == 1
+    assert share_rows(19, 1, 32, 1, 5, True, RowCosts(shared=0.8)).rows == 5

@@ -54,6 +54,14 @@ def test_products(shape: tuple[int, int, int], turned: bool) -> None:
         np.testing.assert_allclose(got, expected, rtol=1e-4, atol=1e-4, err_msg=way)
 
 
+@pytest.mark.parametrize("way", ["as it lies", "panels"])
+def test_matrices_in_several_axes(way: str) -> None:
+    rng = np.random.default_rng(0)
+    a, b = (rng.standard_normal((2, 3, *s)).astype("float32") for s in ((17, 20), (20, 32)))
+    got = run(product(17, 20, 32, False, (2, 3)), [a, b], {"free operand": way})
+    np.testing.assert_allclose(got, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("batch", [(), (3,)])
 @pytest.mark.parametrize("way", ["dot products", "streamed"])
 def test_threads_share_the_columns_of_one_row(way: str, batch: tuple[int, ...]) -> None:

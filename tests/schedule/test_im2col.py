@@ -140,3 +140,12 @@ def test_weights_that_only_the_run_knows_are_packed_as_it_begins() -> None:
     data, weight = (rng.standard_normal(s, "float32") for s in ((1, 12, 9, 9), (10, 6, 3, 3)))
     want = interpret(func, data, weight)
     np.testing.assert_allclose(run_built(lib, x=data, w=weight), want, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize(("inner", "names"), [(1, []), (2, ["im2col"])])
+def test_free_weights_of_single_channels_stay_as_they_lie(inner: int, names: list[str]) -> None:
+    """im2col would copy every element for each place of the window."""
+    x = relay.var("x", shape=(1, 16 * inner, 28, 28))
+    w = relay.var("w", shape=(16 * inner, inner, 3, 3))
+    mod = implement(relay.Function((x, w), relay.nn.conv2d(x, w, groups=16, padding=1)), NEON)
+    assert (names_in(mod), layouts_in(mod)) == (names, ["NCHW"])

@@ -145,7 +145,8 @@ def test_fetching_ahead_takes_few_instructions(
     loop = busiest_loop(assembly(network(*sizes), Target(target)))
     assert loop.count(FETCH) >= fetched
     counting = len(loop.lines) - sum(loop.count(kind) for kind in (PRODUCT, LOAD, FETCH))
-    assert counting <= 7, "\n".join(loop.lines)
+    clamped = 4 * any("csel" in line for line in loop.lines)  # the last step loads nothing ahead
+    assert counting <= 7 + clamped, "\n".join(loop.lines)
 
 
 def check_products(loop: Loop, target: str, most: float) -> None:
@@ -171,6 +172,20 @@ def test_products_of_matrices_take_few_instructions(target: str, most: float) ->
     loop = busiest_loop(assembly(dense(128, 768, 768), Target(TARGETS[target]), "dense"))
     assert len(loop.lines) <= most * loop.count(PRODUCT), "\n".join(loop.lines)
     assert loop.count(STACK) == 0
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+@pytest.mark.parametrize("shared", [(12, 64, 64), (4, 12, 64, 64)])
+def test_matrices_in_several_axes_are_multiplied_one_by_one(
+    shared: tuple[int, ...], target: str
+) -> None:
+    """The next columns of one matrix are fetched ahead, not those of all."""
+    a, b = relay.var("a", shape=(4, 12, 64, 64)), relay.var("b", shape=shared)
+    product = relay.nn.batch_matmul(a, b, transpose_b=False)
+    mod = tvm.IRModule.from_expr(relay.Function((a, b), product))
+    lying = {"free operand": "as it lies"}
+    loop = busiest_loop(assembly(mod, Target(target), "batch_matmul", lying))
+    assert loop.count(FETCH) <= 2
 
 
 @pytest.mark.parametrize(("rows", "width"), [(1, 64), (2, 32), (8, 32), (16, 32)])
@@ -248,6 +263,15 @@ def test_larger_numbers_are_one_instruction() -> None:
         text = assembly(mod, Target(TARGETS["neon"]), operator)
         assert re.search(r"\bfmax\s+v", text)
         assert not re.search(r"\b(fcmp\w*|fcm(eq|g[te]|l[te])|fcsel)\s", text)
+
+
+@pytest.mark.parametrize("target", ["avx512", "avx2"])
+def test_larger_numbers_are_not_compared(target: str) -> None:
+    """x86's vmaxps loses a NaN on one side: that side is looked at alone."""
+    largest = relay.max(relay.var("x", shape=(64, 80)), axis=1)
+    text = assembly(tvm.IRModule.from_expr(largest), Target(TARGETS[target]), "max")
+    assert re.search(r"\bvmaxps\s", text) and re.search(r"\bvcmpunordps\s", text)
+    assert not re.search(r"\bvcmp(lt|gt)[ps]s\s", text)
 
 
 NEON_LAYERS = {

@@ -188,3 +188,38 @@ def test_the_next_row_is_fetched(rows: int, columns: int, fetches: int) -> None:
     out = tvm.nd.empty((rows, columns))
     tvm.build(lowered.function, target="llvm")["kernel"](*map(tvm.nd.array, given), out)
     np.testing.assert_allclose(out.numpy(), interpret(kernel, *given), rtol=1e-4, atol=1e-4)
+
+
+def test_images_of_channels_are_convolved_one_after_the_other() -> None:
+    """Stripes of all channels would be read before the next stripe of the first."""
+    x, w = relay.var("x", shape=(1, 16, 6, 112)), relay.var("w", shape=(16, 1, 3, 3))
+    body = relay.nn.conv2d(x, w, padding=1, groups=16)
+    kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    processor = Processor(128, 32, by_element_fma=True)
+    loops = str(lower_kernel(kernel, "kernel", processor).function).split("parallel")[-1]
+    assert loops.index("for w.outer") < loops.index("local = allocate")
+    assert "w.outer" not in loops[: loops.index("for w.outer")]
+    check(body, processor)
+
+
+def test_borders_along_rows_stay_in_their_loop() -> None:
+    """What a vector reads is asked once for a row, not for each vector of all rows."""
+    x, y = relay.var("x", shape=(3, 19, 360)), relay.var("y", shape=(3, 19, 120))
+    body = relay.concatenate([x, y], 2)
+    kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    processor = Processor(128, 32)
+    loops = str(lower_kernel(kernel, "kernel", processor).function)
+    assert "range(57):  # parallel" in loops
+    check(body, processor)
+
+
+@pytest.mark.parametrize(("shape", "threads"), [
+    ((4, 20, 103, 67), 1), ((4, 20, 103, 67), 2), ((20, 103, 67), 1), ((20, 103, 67), 2),
+])
+def test_odd_rows_are_added_up_by_vectors(shape: tuple[int, ...], threads: int) -> None:
+    x = relay.var("x", shape=shape)
+    check(relay.sum(x, len(shape) - 3), Processor(128, 32, threads=threads))
+    body = relay.sum(relay.var("x", shape=(4, 20, 103, 67)), 1)
+    kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    loops = str(lower_kernel(kernel, "kernel", Processor(128, 32, threads=threads)).function)
+    assert "range(4):  # parallel" in loops

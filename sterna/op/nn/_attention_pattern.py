@@ -96,7 +96,8 @@ def _seen_and_hidden(expr: RelayExpr) -> Array | None:
     record = record_of(expr) if isinstance(expr, Call) else None
     if record is None or not isinstance(expr, Call):
         return None
-    parts = [_seen_and_hidden(arg) for arg in expr.args[: 1 if record.name in _KEEPING else None]]
+    given = expr.args[:1] if record.name in _VALUE_PRESERVING else expr.args
+    parts = [_seen_and_hidden(arg) for arg in given]
     known = [part for part in parts if part is not None]
     if len(known) < len(parts):
         return None
@@ -114,7 +115,7 @@ def _seen_and_hidden(expr: RelayExpr) -> Array | None:
     return made if made.shape == (2,) else None
 
 
-_KEEPING = ("broadcast_to", "expand_dims", "trilu")
+_VALUE_PRESERVING = ("broadcast_to", "expand_dims", "trilu")
 
 
 class _Scores:

@@ -48,19 +48,19 @@ class Run:
 
 def runs_of(made: Contraction, axis: int) -> list[Run]:
     """The runs of an axis, from the first result to the last."""
-    stride, apart, before = made.strides[axis], made.dilation[axis], made.before[axis]
+    stride, dilation, before = made.strides[axis], made.dilation[axis], made.before[axis]
     size, window = made.image[axis], made.window[axis]
 
     def taps(result: int) -> range:
         start = result * stride - before
-        inside = [n for n in range(window) if 0 <= start + n * apart < size]
+        inside = [n for n in range(window) if 0 <= start + n * dilation < size]
         return range(inside[0], inside[-1] + 1) if inside else range(0)
 
     found: list[Run] = []
     for own, results in groupby(range(made.result[axis]), taps):
         places = list(results)
-        start = places[0] * stride - before + own.start * apart
-        reach = (len(places) - 1) * stride + (len(own) - 1) * apart + 1
+        start = places[0] * stride - before + own.start * dilation
+        reach = (len(places) - 1) * stride + (len(own) - 1) * dilation + 1
         found.append(Run(places[0], len(places), own, range(start, start + reach)))
     return found
 

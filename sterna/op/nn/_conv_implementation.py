@@ -17,6 +17,7 @@ from sterna.relay.op import Way
 from sterna.relay.op import call as call_of
 from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import depthwise_cycles
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.expression import Expression
 from sterna.schedule.implementation import (
@@ -29,6 +30,7 @@ from sterna.schedule.implementation import (
 )
 from sterna.schedule.implementations.im2col import IMPLEMENTATION as IM2COL
 from sterna.schedule.implementations.im2col import (
+    im2col_cycles,
     offers_im2col,
     packed_in_graph,
     with_border,
@@ -102,6 +104,8 @@ def _with_free_weights(call: Call, processor: Processor) -> RelayExpr | None:
     made = described_conv(call)
     if made is None or not offers_im2col(made, processor):
         return None
+    if made.is_depthwise and depthwise_cycles(made, processor) < im2col_cycles(made, processor):
+        return None  # which copies every element for each place of the window
     with deciding(str(made)):
         plan = IM2COL.plan(made, processor)
     seen = without_border(made)

@@ -26,6 +26,9 @@ from sterna.schedule.implementation import cheapest_cycles
 from sterna.schedule.kernel import Processor
 from sterna.target import processor_of
 
+# Vectors side by side of the widest tile.
+WIDEST = 4
+
 
 def with_whole_dots(
     name: str, attrs: Any, args: tuple[RelayExpr, ...], target: Any
@@ -44,10 +47,10 @@ def with_whole_dots(
         return None
     axes = _channel_axes(name, attrs, kinds)
     processor, own = processor_of(target), made.outputs // made.groups
-    if axes is None or made.macs == 0 or takes_dot4(own, made.depth, processor):
+    if axes is None or made.macs == 0:
         return None
-    more = -own % (processor.lanes(INT32) if made.groups == 1 else LEAST_LANES)
-    if not more or not _pays(made, more * made.groups, processor):
+    more = _further_channels(made, processor)
+    if not more:
         return None
     if made.groups > 1:
         return with_wider_groups(attrs, args, own, more)
@@ -69,14 +72,24 @@ def _channel_axes(name: str, attrs: Any, kinds: Any) -> tuple[int, int] | None:
     return kernel.index_of("O"), out.index_of("C")
 
 
-def _pays(made: Contraction, more: int, processor: Processor) -> bool:
-    """Whether the same with so many further channels, which are cut off again, costs less."""
+def _further_channels(made: Contraction, processor: Processor) -> int:
+    """How many further channels, which are cut off again, each group gets; 0 if none pay.
 
-    def cycles(padded: bool) -> float:
-        seen = replace(made, outputs=made.outputs + more) if padded else made
+    Tiles do not cross groups: of 68 channels no tile has more than one vector of four, though dot
+    products take them as they are.
+    """
+    own, lanes = made.outputs // made.groups, processor.lanes(INT32)
+    if made.groups == 1:
+        widths = [] if takes_dot4(own, made.depth, processor) else [lanes]
+    else:
+        widths = [LEAST_LANES, *(lanes * vectors for vectors in range(1, WIDEST + 1))]
+
+    def cycles(more: int) -> float:
+        seen = replace(made, outputs=made.outputs + more * made.groups)
         weights: Array = np.ones((seen.outputs, *seen.window, seen.depth), "int8")
         copied = 2 * made.pixels * made.outputs * made.out.bytes / STREAMED / processor.threads
-        return cheapest_cycles(seen, weights, processor) + (copied + KERNEL if padded else 0.0)
+        return cheapest_cycles(seen, weights, processor) + (copied + KERNEL if more else 0.0)
 
+    offered = sorted({0, *(-own % width for width in widths)})
     with deciding(str(made)):
-        return choose("whole dot products", [False, True], cycles)
+        return choose("whole dot products", offered, cycles) if len(offered) > 1 else 0

@@ -141,8 +141,8 @@ def with_wider_groups(
     (data, weight), place = args, layout_of(attrs.kernel_layout).index_of("O")
     assert isinstance(weight, Constant)
     plain = np.moveaxis(to_numpy(weight.data), place, 0)
-    apart = plain.reshape(attrs.groups, own, *plain.shape[1:])
-    wide = np.pad(apart, [(0, more if axis == 1 else 0) for axis in range(apart.ndim)])
+    by_group = plain.reshape(attrs.groups, own, *plain.shape[1:])
+    wide = np.pad(by_group, [(0, more if axis == 1 else 0) for axis in range(by_group.ndim)])
     packed = np.moveaxis(wide.reshape(-1, *plain.shape[1:]), 0, place)
     given = {**dict(attrs.items()), "channels": attrs.groups * (own + more)}
     wider = call("nn.conv2d", data, const(np.ascontiguousarray(packed)), **given)

@@ -24,9 +24,9 @@ def axis_by_axis(attrs: Any, args: Args, target: Any) -> RelayExpr | None:
     if target is None or not target.kind.picks_instructions:
         return None
     rank, sizes, steps = len(attrs.pool_size), attrs.pool_size, attrs.strides
-    apart = sum(sizes[axis] * math.prod(steps[axis + 1 :]) for axis in range(rank))
+    by_axis = sum(sizes[axis] * math.prod(steps[axis + 1 :]) for axis in range(rank))
     moved = attrs.out_layout not in ("", attrs.layout)
-    if rank == 1 or moved or MUCH_LESS * apart > math.prod(sizes):
+    if rank == 1 or moved or MUCH_LESS * by_axis > math.prod(sizes):
         return None
     result = args[0]
     for axis in range(rank):

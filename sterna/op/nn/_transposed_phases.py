@@ -5,20 +5,32 @@
 With strides s, element s*m + r of the result, border included, is the sum over j of input element
 m - j times place r + s*j of the window. For each r that is a convolution with a window of
 ceil(window / s) places, turned round; all of them together are one of s*s times as many channels.
-Groups of channels stay groups: each has its phases side by side.
+Groups of channels stay groups: each has its phases side by side. Where s does not divide the
+window, or where phases begin at different input elements, some products are of zeros that nobody
+needs: there each phase may be a convolution of its own, with the places that it has.
 """
 
+import itertools
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
+
+import numpy as np
 
 from sterna.ir.types import TensorType
 from sterna.op.dynamic import tensor_type
+from sterna.op.nn._conv_shape import contraction_of
+from sterna.op.nn._padded_channels import with_wide_weights
 from sterna.op.windows import SPATIAL
-from sterna.relay.expr import Constant, RelayExpr, const
+from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.op import call
+from sterna.schedule.caches import with_caches
 from sterna.schedule.choose import choose, deciding
-from sterna.target import Target
+from sterna.schedule.cost import KERNEL
+from sterna.schedule.implementation import least_cycles
+from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
+from sterna.schedule.kernel import Processor
+from sterna.target import Target, processor_of
 
 if TYPE_CHECKING:
     from sterna.op.nn.conv_transpose import ConvTransposeAttrs
@@ -26,6 +38,8 @@ if TYPE_CHECKING:
 FLOATS = ("float32", "float64")
 # Cycles in which a weight is brought to its phase, and in which an element of a column is added.
 ARRANGED, ADDED = 8, 8
+# Cycles in which an element is put between others, for each phase that it may be of.
+PUT = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +73,40 @@ class _Phases:
         """Where the result begins in what the steps make."""
         return self.before - self.first * self.stride
 
+    @property
+    def each(self) -> "list[_Phase]":
+        """The phases of the result's elements, each with what it reads alone."""
+        return [_Phase(self, place) for place in range(self.stride)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Every stride-th element of the result along an axis, from a place on."""
+
+    axis: _Phases
+    place: int
+
+    @property
+    def begin(self) -> int:
+        """The first place of the window that it reads."""
+        return (self.place + self.axis.before) % self.axis.stride
+
+    @property
+    def places(self) -> int:
+        """Of the window that it reads."""
+        return -(-(self.axis.window - self.begin) // self.axis.stride)
+
+    @property
+    def steps(self) -> int:
+        """Its elements; as many as the first phase has, which has the most."""
+        return -(-self.axis.result // self.axis.stride)
+
+    @property
+    def border(self) -> tuple[int, int]:
+        """Zeros before and after the input; below 0 where some of it is not read."""
+        met = (self.place + self.axis.before) // self.axis.stride
+        return self.places - 1 - met, self.steps + met - self.axis.extent
+
 
 def by_phases(
     attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], target: Target | None
@@ -75,7 +123,7 @@ def by_phases(
         return None
     if str(data.dtype) not in FLOATS or (attrs.out_dtype or data.dtype) != data.dtype:
         return None
-    inputs, outputs, *window = weight.concrete_shape
+    window = weight.concrete_shape[2:]
     axes = [
         _Phases(stride, n, k, before, (n - 1) * stride + k + more - before - after)
         for stride, n, k, more, before, after in zip(
@@ -88,25 +136,92 @@ def by_phases(
     free = attrs.groups == 1 and not isinstance(args[1], Constant)
     if whole and free and _as_columns(data, weight):
         return _by_columns(attrs, args, axes)
+    together, one_by_one = _as_channels(attrs, args, axes), _one_by_one(attrs, args, axes)
+    if free or not _pays(together, one_by_one, target):
+        one_by_one = []
+    found = one_by_one or together
+    if not found:
+        return None
+    joined = found[0] if len(found) == 1 else call("concatenate", Tuple(tuple(found)), axis=1)
+    made = _in_place(joined, attrs.strides, weight.concrete_shape[1], attrs.groups)
+    begin = [0 if one_by_one else axis.begin for axis in axes]
+    end = [first + axis.result for first, axis in zip(begin, axes, strict=True)]
+    if not any(begin) and (*end,) == tensor_type(made).concrete_shape[2:]:
+        return made
+    spatial_axes = tuple(range(2, 2 + len(axes)))
+    return call("strided_slice", made, begin=tuple(begin), end=tuple(end), axes=spatial_axes)
+
+
+def _as_channels(
+    attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], axes: list[_Phases]
+) -> list[Call]:
+    """One convolution, which has all phases as channels; none where some input is not read."""
+    inputs, outputs = tensor_type(args[1]).concrete_shape[:2]
     borders = [axis.border for axis in axes]
     if any(side < 0 for border in borders for side in border):
-        return None
-    made: RelayExpr = call(
+        return []
+    return [call(
         f"nn.conv{len(axes)}d", args[0], _turned(args[1], axes, inputs, outputs, attrs.groups),
         padding=(*(first for first, _ in borders), *(last for _, last in borders)),
         kernel_size=tuple(axis.places for axis in axes), groups=attrs.groups,
         channels=math.prod(attrs.strides) * outputs * attrs.groups, out_dtype=attrs.out_dtype,
-    )
-    made = _in_place(made, attrs.strides, outputs, attrs.groups)
-    begin = [axis.begin for axis in axes]
-    end = [axis.begin + axis.result for axis in axes]
-    made_extents = [
-        axis.stride * (axis.extent + sum(axis.border) - axis.places + 1) for axis in axes
-    ]
-    if not any(begin) and end == made_extents:
-        return made
-    spatial_axes = tuple(range(2, 2 + len(axes)))
-    return call("strided_slice", made, begin=tuple(begin), end=tuple(end), axes=spatial_axes)
+    )]
+
+
+def _one_by_one(
+    attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], axes: list[_Phases]
+) -> list[Call]:
+    """A convolution for each phase; none where one has no place or leaves input out."""
+    if attrs.groups > 1 or set(attrs.strides) == {1}:
+        return []
+    found = list(itertools.product(*(axis.each for axis in axes)))
+    if any(phase.places < 1 or min(phase.border) < 0 for each in found for phase in each):
+        return []
+    spatial = tuple(range(2, 2 + len(axes)))
+    made = []
+    for phases in found:
+        window: RelayExpr = call(
+            "strided_slice", args[1], begin=tuple(phase.begin for phase in phases),
+            end=tuple(axis.window for axis in axes), strides=attrs.strides, axes=spatial,
+        )
+        window = call("transpose", window, axes=(1, 0, *spatial))
+        for axis in spatial:
+            window = call("reverse", window, axis=axis)
+        made.append(call(
+            f"nn.conv{len(axes)}d", args[0], window,
+            padding=(*(p.border[0] for p in phases), *(p.border[1] for p in phases)),
+            kernel_size=tuple(phase.places for phase in phases),
+            channels=tensor_type(args[1]).concrete_shape[1], out_dtype=attrs.out_dtype,
+        ))
+    return made
+
+
+def _pays(together: list[Call], one_by_one: list[Call], target: Target | None) -> bool:
+    """Whether each phase is better a convolution of its own."""
+    if target is None or not one_by_one or not target.kind.picks_instructions:
+        return False
+    processor, shapes = with_caches(processor_of(target)), together or one_by_one
+    elements = sum(math.prod(tensor_type(each).concrete_shape) for each in one_by_one)
+    put = PUT * len(one_by_one) * elements
+    costs = {"together": _cycles(together, processor)} if together else {}
+    costs["apart"] = _cycles(one_by_one, processor) + put / processor.threads
+    with deciding(" ".join(map(repr, map(tensor_type, (*shapes[0].args, shapes[0]))))):
+        return choose("phases", list(costs), costs.__getitem__) == "apart"
+
+
+def _cycles(convolutions: list[Call], processor: Processor) -> float:
+    """What convolutions cost, with their channels first or last."""
+    total = 0.0
+    for each in convolutions:
+        made = contraction_of(each.attrs, *(tensor_type(arg) for arg in each.args))
+        assert made is not None, "extents are known"
+        last = replace(made, data_layout=f"N{made.spatial}C", out_layout=f"N{made.spatial}C")
+        nothing = np.broadcast_to(np.float32(1), (made.outputs, *made.window, made.depth))
+        cycles = least_cycles(*with_wide_weights(last, nothing, processor), processor)
+        if offers_im2col(made, processor):
+            cycles = min(cycles, im2col_cycles(made, processor))
+        total += cycles + KERNEL
+    return total
 
 
 def _as_columns(data: TensorType, weight: TensorType) -> bool:

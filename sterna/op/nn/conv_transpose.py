@@ -316,9 +316,16 @@ def _contraction(attrs: ConvTransposeAttrs, data: Type, weight: Type) -> Contrac
 
 
 def _macs(attrs: ConvTransposeAttrs, out: TensorType, data: TensorType, weight: TensorType) -> int:
+    """Of products that fall on the result: what is cut off at its borders has none."""
     made = _contraction(attrs, data, weight)
     assert made is not None, "extents are known"
-    return made.macs
+    places = made.batch
+    axes = zip(made.image, made.window, made.strides, made.dilation, made.before, made.result,
+               strict=True)
+    for image, window, stride, dilation, before, result in axes:
+        at = np.arange(image)[:, None] * stride + np.arange(window) * dilation - before
+        places *= int(np.count_nonzero((at >= 0) & (at < result)))
+    return places * made.depth * made.outputs
 
 
 def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, show_shape
-from sterna.op.checks import broadcast_dims, of_kind, tensor
+from sterna.op.checks import of_kind, repeats_to, tensor
 from sterna.op.dynamic import (
     DimsLike,
     by_extents,
@@ -41,18 +41,13 @@ def _expect_broadcast(source: Sequence[Dim], shape: Sequence[Dim], what: str) ->
     """Whether a tensor of the first shape repeats to one of the second."""
     kept = shape[len(shape) - len(source) :]
     fits = len(source) <= len(shape) and all(
-        is_one(have) or (broadcast_dims(have, want) is not None and not _shrinks(have, want))
-        for have, want in zip(source, kept, strict=True)
+        repeats_to(have, want) for have, want in zip(source, kept, strict=True)
     )
     if not fits:
         raise ValueError(
             f"{what} of shape {show_shape(tuple(source))} cannot be broadcast to shape "
             f"{show_shape(tuple(shape))}"
         )
-
-
-def _shrinks(have: Dim, want: Dim) -> bool:
-    return is_one(want) and type(have) is int and not is_one(have)
 
 
 def _infer_to(attrs: BroadcastToAttrs, data: Type) -> TensorType:

@@ -186,7 +186,7 @@ def _checked(shape: tuple[Dim, ...], source: Sequence[Dim]) -> tuple[Dim, ...]:
             f"{show_shape(shape)} has {want}"
         )
     if isinstance(have, Expr) or isinstance(want, Expr):
-        require(Requirement(have, want, False, "the elements of a tensor in another shape"))
+        require(Requirement(have, want, (), "the elements of a tensor in another shape"))
     return shape
 
 

@@ -128,9 +128,9 @@ def _compute(attrs: ProposalAttrs, out: TensorType, *inputs: Tensor) -> Tensor:
                     small = build.logical_or(
                         box[2] - box[0] + one < least, box[3] - box[1] + one < least
                     )
-                    grown = build.select(small, least * 0.5, zero)
+                    margin = build.select(small, least * 0.5, zero)
                     for i in range(4):
-                        boxes[place + k, i] = box[i] - grown if i < 2 else box[i] + grown
+                        boxes[place + k, i] = box[i] - margin if i < 2 else box[i] + margin
                     beyond = build.logical_or(y >= real[0], x >= real[1])
                     score = build.cast(FLOAT32, scores[b, len(anchors) + k, y, x])
                     score = build.select(build.logical_or(small, beyond), zero - one, score)

@@ -117,8 +117,8 @@ class Im2col(PackedImplementation):
         expect_shape(operands, (made.groups, blocks, made.products, rows))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
-        apart = operands[0].transpose(0, 1, 3, 2).reshape(made.groups, -1, made.products)
-        rows = apart[:, : made.outputs // made.groups]
+        by_group = operands[0].transpose(0, 1, 3, 2).reshape(made.groups, -1, made.products)
+        rows = by_group[:, : made.outputs // made.groups]
         return np.moveaxis(rows.reshape(made.outputs, made.depth, *made.window), 1, -1)
 
     def kernel(
@@ -171,8 +171,8 @@ def packed_in_graph(made: Contraction, plan: Plan, weight: RelayExpr) -> RelayEx
     if outputs % rows:
         zero = Constant(from_numpy(np.zeros((), "float32")))
         flat = call_of("nn.pad", flat, zero, pad_width=((0, 0), (0, -outputs % rows), (0, 0)))
-    apart = call_of("reshape", flat, newshape=(made.groups, -1, rows, made.products))
-    return call_of("transpose", apart, axes=(0, 1, 3, 2))
+    by_group = call_of("reshape", flat, newshape=(made.groups, -1, rows, made.products))
+    return call_of("transpose", by_group, axes=(0, 1, 3, 2))
 
 
 @cache
