@@ -11,6 +11,16 @@ enum { LANES = 4 };
 #endif
 typedef float vector __attribute__((vector_size(LANES * sizeof(float))));
 
+#if defined(__aarch64__)
+#define IN_REGISTER "+w"
+#elif defined(__AVX512F__)
+#define IN_REGISTER "+v"
+#elif defined(__x86_64__)
+#define IN_REGISTER "+x"
+#else
+#define IN_REGISTER "+m"
+#endif
+
 static double seconds(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -21,7 +31,7 @@ static double seconds(void) {
    Twelve chains of dependent multiply-adds, each in a register: enough to fill the pipes. */
 #define EACH(do) do(0) do(1) do(2) do(3) do(4) do(5) do(6) do(7) do(8) do(9) do(10) do(11)
 #define DECLARE(i) vector s##i = x * (float)i;
-#define STEP(i) s##i = s##i * x + y;
+#define STEP(i) s##i += x * y;
 #define COLLECT(i) total += s##i;
 
 double multiply_add_rate(float *kept) {
@@ -31,8 +41,8 @@ double multiply_add_rate(float *kept) {
   EACH(DECLARE)
   double start = seconds();
   for (int r = 0; r < ROUNDS; r++) {
+    __asm__ volatile("" : IN_REGISTER(x), IN_REGISTER(y)); /* their product is not known before */
     EACH(STEP)
-    __asm__ volatile("" : : : "memory");
   }
   double rate = 2.0 * ROUNDS * CHAINS * LANES / (seconds() - start);
   EACH(COLLECT)

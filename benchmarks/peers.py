@@ -11,7 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -26,7 +26,6 @@ from sterna.runtime.node_times import NodeTime
 
 Arrays = Mapping[str, Any]
 Runner = Callable[[], list[Any]]
-PRODUCTS_OF_BYTES = ("int8", "uint8")
 
 
 @dataclass(frozen=True)
@@ -63,17 +62,14 @@ class CompiledRunner:
         bounds = measure_bounds(self.threads)
         times = self.model.profile(repeat=3, bounds=False, inputs=self.inputs)
         written = sum(np.asarray(result).nbytes for result in self())
-        weights = sum(array.nbytes for array in self.model.weights.values())
+        held = sum(array.nbytes for array in self.model.weights.values())
+        weights = min(held, sum(node.constant_bytes for node in times.nodes))
         read = sum(array.nbytes for array in self.arguments) + weights
         flops = sum(node.flops or 0 for node in times.nodes)
-        bytes_first = any(spec.dtype in PRODUCTS_OF_BYTES for spec in self.model.inputs)
-        whole = NodeTime(
-            "model", "model", times.seconds, len(self.arguments), (), flops, read + written,
-            weights,
-            written, "int8" if bytes_first else "float32",
-            sum(node.function_steps for node in times.nodes),
-        )
-        least = bounds.seconds(whole, weights) or 0.0
+        computed = sum(bounds.seconds(replace(node, bytes=None)) or 0.0 for node in times.nodes)
+        moved = NodeTime("model", "model", times.seconds, len(self.arguments), (), None,
+                         read + written, weights, written)
+        least = max(computed, bounds.seconds(moved, weights) or 0.0)
         return Limits(least, times.seconds, len(times.nodes), flops)
 
 

@@ -18,7 +18,7 @@ from sterna.lowering.check_packed import check_packed
 from sterna.lowering.device_storage import plan_devices_storage
 from sterna.lowering.storage import Layout
 from sterna.lowering.unique_kernels import Kernels
-from sterna.lowering.work import bytes_of_all, work_of
+from sterna.lowering.work import bytes_of_all, is_picked_from, work_of
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import is_call_of, record_of
 from sterna.relay.placed import DEVICE, source
@@ -203,8 +203,12 @@ class _Maker:
         inputs = [entry for arg in call.args for entry in self.entries[id(arg)]]
         kinds = flatten_type(call.checked_type)
         work = work_of(function)
-        constants = {id(arg.data): arg for arg in call.args if isinstance(arg, Constant)}
-        constant_bytes = sum(bytes_of_all(arg.checked_type) for arg in constants.values())
+        constants = {
+            id(arg.data): bytes_of_all(arg.checked_type)
+            for arg, param in zip(call.args, function.params, strict=True)
+            if isinstance(arg, Constant) and not is_picked_from(function, param)
+        }
+        constant_bytes = sum(constants.values())
         attrs = {
             "num_outputs": str(len(kinds)),
             "num_inputs": str(len(inputs)),
@@ -217,6 +221,8 @@ class _Maker:
             **({"packing_overhead": str(work.packing_overhead)} if work.packing_overhead else {}),
             **({"function_steps": str(work.function_steps)} if work.function_steps else {}),
             **({"spared_flops": str(work.spared_flops), "way": work.way} if work.way else {}),
+            **({"product_flops": str(work.product_flops), "product_type": work.product_type}
+               if work.product_type not in ("", str(kinds[0].dtype)) else {}),
             **_sources(function),
         }
         node, _ = self._add(Node(name, "tvm_op", inputs, kinds, attrs, self._reads_on(call)))

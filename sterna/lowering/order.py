@@ -102,14 +102,14 @@ def _search(memory: _Memory) -> list[int]:
     first = [step for step in range(count) if not memory.needs[step]]
     beam = [_Start(None, -1, 0, first, 0, 0)]
     for _ in range(count):
-        grown: dict[int, _Start] = {}
+        extended: dict[int, _Start] = {}
         for begun in beam:
             for step in _promising(memory, begun):
                 made = _with(memory, begun, step)
-                known = grown.get(made.done)
+                known = extended.get(made.done)
                 if known is None or made.peak < known.peak:
-                    grown[made.done] = made
-        best = sorted(grown.values(), key=lambda start: (start.peak, start.live))
+                    extended[made.done] = made
+        best = sorted(extended.values(), key=lambda start: (start.peak, start.live))
         beam = best[:WIDTH]
     order: list[int] = []
     start: _Start | None = beam[0]

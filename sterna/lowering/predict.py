@@ -219,12 +219,11 @@ class _Meter:
         self._value(store.value, use)
         if store.buffer not in self.held:
             use.stores += self._moved(store.indices, store.value.dtype)
-        place = _key(store.indices)
-        use.carried = any(
-            isinstance(part, BufferLoad) and part.buffer is store.buffer
-            and _key(part.indices) == place
-            for part in _parts(store.value)
-        )
+        own = [
+            part for part in _parts(store.value)
+            if isinstance(part, BufferLoad) and part.buffer is store.buffer
+        ]
+        use.carried = bool(own) and _key(store.indices) in [_key(part.indices) for part in own]
         self.seen.pop(store.buffer, None)
         return use
 

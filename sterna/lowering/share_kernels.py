@@ -28,6 +28,7 @@ from sterna.ir.expr import (
     Var,
 )
 from sterna.ir.node import Node, map_children
+from sterna.lowering.entry import kernels_called
 from sterna.tir.copy import copy_stmt
 from sterna.tir.in_place import READS_FIRST
 from sterna.tir.stmt import (
@@ -116,7 +117,7 @@ def _calling(entry: PrimFunc, calls: dict[str, tuple[str, list[int]]]) -> PrimFu
         return map_children(node, changed) if isinstance(node, Stmt) else node
 
     sources: dict[str, tuple[str, ...]] = {}
-    for name, layers in entry.attrs.get("sources", {}).items():
+    for name, layers in kernels_called(entry):
         kernel = calls.get(name, (name, []))[0]
         sources[kernel] = (*sources.get(kernel, ()), *layers)
     body = changed(entry.body)

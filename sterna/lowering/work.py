@@ -1,6 +1,7 @@
 """Arithmetic and traffic of a kernel, for profiles against a roofline and for cost models."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.ir.types import TensorType, Type, flatten_type
@@ -8,6 +9,7 @@ from sterna.relay.expr import Call, Function, Var
 from sterna.relay.op import INJECTIVE, AnyOp, is_packed, record_of
 from sterna.relay.traverse import post_order
 from sterna.schedule.implementation import transformed_work_of
+from sterna.support.dtype import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,14 +29,18 @@ class Work:
     """Those of the operations that a transform of Winograd's spares it."""
     way: str = ""
     """Which transform that is: Winograd F(4, 3)."""
+    product_flops: int = 0
+    """Those of the operations that are multiply-adds."""
+    product_type: str = ""
+    """Of what they multiply."""
 
 
 def work_of(function: Function) -> Work:
     """A kernel's multiply-adds, or an operation per element; its operands are moved once."""
     if not is_closed(function):
         return Work(0, 0, 0, 0)  # only the run tells
-    flops = packing_overhead = steps = spared = 0
-    way = ""
+    flops = packing_overhead = steps = spared = products = 0
+    way = product_type = ""
     for expr in post_order(function.body):
         record = record_of(expr)
         if record is None or record.is_view:
@@ -44,6 +50,8 @@ def work_of(function: Function) -> Work:
         if record.macs is not None:
             macs = record.macs(expr.attrs, expr.checked_type, *kinds)
             flops += 2 * macs
+            products += 2 * macs
+            product_type = _narrowest(product_type, kinds)
             packing_overhead += _packing_overhead(expr, macs)
             transformed = _transformed_work(record, expr)
             if transformed is not None:
@@ -56,7 +64,15 @@ def work_of(function: Function) -> Work:
             steps += elements * record.instructions
     read = sum(_bytes_read(function, param) for param in function.params)
     written = bytes_of_all(function.body.checked_type)
-    return Work(flops, read + written, written, packing_overhead, steps, spared, way)
+    return Work(flops, read + written, written, packing_overhead, steps, spared, way, products,
+                product_type)
+
+
+def _narrowest(before: str, kinds: Sequence[Type]) -> str:
+    """Of the types of operands, the bias and what is rescaled among them, that of the factors."""
+    found = [leaf.dtype for kind in kinds[:2] for leaf in flatten_type(kind)]
+    named = [*([DataType(before)] if before else []), *found]
+    return str(min(named, key=lambda dtype: dtype.bits)) if named else ""
 
 
 def _bytes_read(function: Function, param: Var) -> int:
@@ -72,6 +88,13 @@ def _bytes_read(function: Function, param: Var) -> int:
         elements = (math.prod(kind.concrete_shape) for kind in flatten_type(expr.checked_type))
         picked += sum(elements) * kinds[0].dtype.bytes
     return min(whole, picked) if picked else whole
+
+
+def is_picked_from(function: Function, param: Var) -> bool:
+    """Whether results may be made of a few of an operand's elements, of one row again and again."""
+    calls = [expr for expr in post_order(function.body) if isinstance(expr, Call)]
+    records = [record_of(call) for call in calls if any(arg is param for arg in call.args)]
+    return bool(records) and all(r is not None and r.pattern == INJECTIVE for r in records)
 
 
 def is_closed(function: Function) -> bool:

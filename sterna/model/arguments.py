@@ -54,11 +54,14 @@ def arrange_arguments(
     """One value per input, in order, from arguments by place and by name."""
     if len(args) > len(specs):
         raise InputError(f"{_takes(specs)}, but {len(args)} were given")
-    given = {spec.name: value for spec, value in zip(specs, args, strict=False)}
+    wanted = [spec.name for spec in specs]
+    if not args and named.keys() == {*wanted}:
+        return tuple(named[name] for name in wanted)
+    given = dict(zip(wanted, args, strict=False))
     for name, value in named.items():
         if name in given:
             raise InputError(f"input '{name}' is given by place and by name")
-        if name not in {spec.name for spec in specs}:
+        if name not in wanted:
             hint = _hint(name, specs)
             raise InputError(f"the model has no input '{name}'{hint}; {_takes(specs)}")
         given[name] = value
@@ -66,7 +69,7 @@ def arrange_arguments(
     if missing:
         names = ", ".join(map(str, missing))
         raise InputError(f"missing: {names}; {_takes(specs)}, but {len(given)} were given")
-    return tuple(given[spec.name] for spec in specs)
+    return tuple(given[name] for name in wanted)
 
 
 def _takes(specs: Sequence[TensorSpec]) -> str:
@@ -79,14 +82,21 @@ def _hint(name: str, specs: Sequence[TensorSpec]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
+def way_to(wanted: str, given: str) -> str:
+    """What makes elements of one type those of another."""
+    if given.startswith("complex") and wanted.startswith("float"):
+        return "give both parts along a last axis, as torch.view_as_real does"
+    return f"convert it to {wanted}"
+
+
 def fitting_array(spec: TensorSpec, value: Any) -> Any:
     """A value as the runtime takes it: an NDArray or a NumPy array that it can read in place."""
     array = value if isinstance(value, NDArray) else _from_elsewhere(spec, value)
     dtype, shape = str(array.dtype), tuple(array.shape)
     if dtype != spec.dtype:
         raise InputError(
-            f"input '{spec.name}' takes {spec.type}, but {dtype}{list(shape)} was given; convert "
-            f"it to {spec.dtype}"
+            f"input '{spec.name}' takes {spec.type}, but {dtype}{list(shape)} was given; "
+            f"{way_to(spec.dtype, dtype)}"
         )
     if shape != spec.shape:
         raise InputError(

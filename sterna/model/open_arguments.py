@@ -7,7 +7,7 @@ import numpy as np
 
 from sterna.frontend.open_inputs import Given, OpenInput
 from sterna.frontend.open_shapes import OPEN
-from sterna.model.arguments import InputError
+from sterna.model.arguments import InputError, way_to
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.runtime import NDArray
 
@@ -79,8 +79,8 @@ def check_inputs(inputs: Sequence[OpenInput], given: Mapping[str, Given], ranges
             continue
         if declared.dtype is not None and str(value.dtype) != declared.dtype:
             raise InputError(
-                f"input {declared} is given {value.dtype}{list(value.shape)}; convert it to "
-                f"{declared.dtype}"
+                f"input {declared} is given {value.dtype}{list(value.shape)}; "
+                f"{way_to(declared.dtype, str(value.dtype))}"
             )
         if declared.shape is not None:
             _check_shape(declared, value.shape, bound)

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from sterna.model.graph_devices import CopyReport, devices_of
+from sterna.model.sizes import SIZES
 from sterna.runtime.needed_processor import needs_of
 from sterna.runtime.node_times import FAR, MORE_THAN_THREE_TIMES, tell_far
 from sterna.support.dtype import DataType
@@ -146,8 +147,9 @@ class Report:
         ]
 
     def _table(self) -> str:
+        """Of a model from a file less is known: what nothing is told in is left out."""
         kernels = self.kernels
-        return lay_out([
+        columns = [
             ("Calls", [str(k.calls) for k in kernels]),
             ("Fused", [" + ".join(k.operators) or k.name for k in kernels]),
             ("Schedule", [k.schedule for k in kernels]),
@@ -156,7 +158,8 @@ class Report:
             ("MFLOP", [f"{k.flops * 1e-6:.1f}" for k in kernels]),
             ("x bound", [_times(k) for k in kernels]),
             ("Workspace", [show_bytes(k.workspace_bytes) for k in kernels]),
-        ])
+        ]
+        return lay_out([(title, told) for title, told in columns if any(told) or not kernels])
 
     def _devices(self) -> list[str]:
         """What runs where, if that is on several devices, and what is copied between them."""
@@ -198,14 +201,16 @@ class Report:
         memory = self.memory
         if not memory.packing_overhead:
             return []
-        before = memory.weights - memory.packing_overhead
+        before = max(1, memory.weights - memory.packing_overhead)
+        allowed = SIZES["balanced"]["relay.weights.max_growth"]
+        smaller = "balanced or small" if memory.weights > allowed * before else "small"
         sizes = {_sources(k): k.packing_overhead for k in self.kernels if k.packing_overhead}
         largest = sorted(sizes, key=sizes.__getitem__, reverse=True)[:NAMED_KERNELS]
         named = [f"{show_bytes(sizes[source])} of {source}" for source in largest]
         return [
             f"Weights grew from {show_bytes(before)} to {show_bytes(memory.weights)} "
-            f"({memory.weights / max(1, before):.1f} x) by Winograd's transform, most of all "
-            f"{', '.join(named)}; --size balanced or small keeps them smaller"
+            f"({memory.weights / before:.1f} x) by Winograd's transform, most of all "
+            f"{', '.join(named)}; --size {smaller} keeps them smaller"
         ]
 
     def _stages(self) -> list[str]:

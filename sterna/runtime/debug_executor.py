@@ -97,6 +97,7 @@ class GraphModuleDebug(GraphModule):
             self._dtypes[self._rows[index]], _count(attrs.get("function_steps")) or 0,
             tuple(json.loads(attrs.get("sources", "[]"))),
             _count(attrs.get("spared_flops")) or 0, attrs.get("way", ""),
+            _count(attrs.get("product_flops")) or 0, attrs.get("product_type", ""),
         )
 
     def _index_of(self, node: str | int) -> int:

@@ -46,6 +46,10 @@ class NodeTime:
     """Those of the model's operations that a transform of Winograd's spares it."""
     way: str = ""
     """Which transform that is: Winograd F(4, 3)."""
+    product_flops: int = 0
+    """Those of the operations that multiply and add another type than that of the output."""
+    product_type: str = ""
+    """Which type that is: int8."""
 
     def gflops(self) -> float | None:
         """Billions of the model's operations per second, with those that a transform spares."""
@@ -81,13 +85,13 @@ class Bounds:
         two operations; what a transform spares is not computed.
         """
         found = []
-        rate = {
-            "float32": self.gflops, "float16": self.half_gflops, "bfloat16": self.half_gflops,
-            "int8": self.byte_gflops, "uint8": self.byte_gflops, "int32": self.byte_gflops,
-        }.get(node.dtype)
-        if rate and node.flops is not None:
-            operations = node.flops - node.spared_flops + 2 * node.function_steps
-            found.append(operations / (rate * 1e9))
+        if node.flops is not None:
+            products = node.product_flops and node.product_flops - node.spared_flops
+            others = node.flops - node.spared_flops - products + 2 * node.function_steps
+            parts = [(others, node.dtype), (products, node.product_type)]
+            known = [(count, rate) for count, kind in parts if (rate := self._gflops_of(kind))]
+            if known:
+                found.append(sum(count / (rate * 1e9) for count, rate in known))
         if node.bytes is not None:
             read = node.bytes - node.written_bytes
             copied = 2 * min(read, node.written_bytes)
@@ -97,6 +101,12 @@ class Bounds:
                 found.append(read / _rate(self.read_gbytes, read))
                 found.append(node.constant_bytes / _rate(self.read_gbytes, all_constants))
         return max(found, default=None)
+
+    def _gflops_of(self, kind: str) -> float | None:
+        if kind in ("float16", "bfloat16"):
+            return self.half_gflops
+        in_bytes = kind in ("int8", "uint8", "int32")
+        return self.byte_gflops if in_bytes else self.gflops if kind == "float32" else None
 
 
 def _rate(rates: Sequence[tuple[float, float]], size: int) -> float:

@@ -7,6 +7,7 @@ import pytest
 
 from sterna.ir import StringImm, build
 from sterna.ir.expr import HANDLE, INT32, Call
+from sterna.lowering.entry import kernels_called
 from sterna.lowering.share_kernels import share_kernels
 from sterna.tir import Buffer, BufferLoad, Evaluate, SeqStmt, parse
 from sterna.tir.interpreter import run
@@ -61,6 +62,15 @@ def test_kernels_that_differ_in_numbers_are_one() -> None:
     assert {*shared[0].attrs[SHARED].values()} == {(3, 5), (8, 12), (4, 6), (-1, 7)}
     for got, want in zip(results(shared, calling), results(kernels, entry), strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def test_layers_keep_the_order_of_calls() -> None:
+    f, g = gather("f", 5, 8, 4, 7), gather("g", 3, 9, 6, 7)
+    entry = entry_of([f, g, f])
+    told = {"f": ("first", "last"), "g": ("middle",)}
+    entry = PrimFunc(entry.name, entry.params, entry.buffers, entry.body, {"sources": told})
+    _, calling = share_kernels([f, g], entry)
+    assert kernels_called(calling) == [("f", ("first",)), ("f", ("middle",)), ("f", ("last",))]
 
 
 def test_numbers_that_are_equal_stay_in_the_code() -> None:

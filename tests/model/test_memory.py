@@ -3,6 +3,7 @@
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -90,6 +91,10 @@ def test_the_growth_of_weights_is_told(model: sterna.CompiledModel) -> None:
     assert memory.packing_overhead == memory.weights - plain.weights > 0
     told = str(model.report())
     assert re.search(r"Weights grew from 288\.0 KiB to .* by Winograd's transform", told)
+    report = model.report()
+    little = replace(memory, packing_overhead=memory.weights // 4)
+    for own, names in ((memory, "balanced or small"), (little, "small")):
+        assert f"; --size {names} keeps" in replace(report, memory=own).growth[0]
     with pytest.raises(ValueError, match="size is small, balanced, fast, not 'tiny'"):
         sterna.compile(network(64), size="tiny")
 

@@ -39,6 +39,10 @@ SMALL = [
     "-fdata-sections", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,--hash-style=gnu",
 ]
 LARGEST = 100_000  # bytes of the runtime as a stripped shared library
+# Without what distributions let their compilers add to all code.
+UNHARDENED = ["-fno-stack-protector", "-U_FORTIFY_SOURCE"]
+if platform.machine() == "x86_64":
+    UNHARDENED.append("-fcf-protection=none")
 CROSS_TARGETS = [
     "x86_64-windows-gnu",
     "aarch64-macos",
@@ -205,7 +209,7 @@ class Workshop:
     @cache  # noqa: B019
     def shared_library_here(self) -> Path:
         """The same by this machine's compiler."""
-        return self.shared_library("libsterna", Machine.here(), require_program("gcc"))
+        return self.shared_library("libsterna", Machine.here(), require_program("gcc"), *UNHARDENED)
 
 
 @pytest.fixture(scope="module")

@@ -83,6 +83,19 @@ def test_a_bound_is_that_of_the_type_that_is_computed(dtype: str, share: float |
     assert times.share_of_bound(node) == share
 
 
+@pytest.mark.parametrize(("products", "kind", "spared", "share"), [
+    (3_000_000, "int8", 0, (1 / 4 + 3 / 16) / 2), (3_000_000, "int16", 0, 1 / 4 / 2),
+    (3_000_000, "float16", 1_000_000, (1 / 4 + 2 / 8) / 2), (0, "", 1_000_000, 3 / 4 / 2),
+])
+def test_products_of_another_type_than_the_output_have_its_bound(
+    products: int, kind: str, spared: int, share: float
+) -> None:
+    node = NodeTime("conv", "f", 2e-3, 2, ((1, 8),), flops=4_000_000, spared_flops=spared,
+                    product_flops=products, product_type=kind)
+    times = NodeTimes([node], Bounds(gflops=4, half_gflops=8, byte_gflops=16))
+    assert times.share_of_bound(node) == pytest.approx(share)
+
+
 def test_instructions_of_functions_take_the_place_of_multiply_adds() -> None:
     node = NodeTime("exp", "f", 2e-3, 1, ((8,),), flops=1_000_000, function_steps=500_000)
     assert NodeTimes([node], Bounds(gflops=2)).share_of_bound(node) == 0.5
