@@ -26,7 +26,7 @@ def run(command: list[str], folder: Path) -> list[str]:
     return done.stdout.strip().splitlines()
 
 
-@pytest.mark.parametrize("number", ["01", "02", "03", "04", "05", "07", "08", "09", "12"])
+@pytest.mark.parametrize("number", ["01", "02", "03", "04", "05", "07", "08", "09", "12", "17"])
 def test_program(number: str, tmp_path: Path) -> None:
     assert run([sys.executable, str(find_program(number))], tmp_path)[-1] == "ok"
 

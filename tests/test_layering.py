@@ -46,7 +46,7 @@ RANKS = {
     "cli": 12,
     "exec": 12,
     "contrib": 12,
-    "testing": 12,
+    "testing": 14,
 }
 
 # Texts that name modules of a higher rank, by file or folder: the folders that they name, and why

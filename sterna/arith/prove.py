@@ -21,7 +21,7 @@ from sterna.arith.state import Atom, State
 from sterna.ir.expr import FloorDiv, FloorMod, Max, Min, Select
 
 # Steps of one proof. A proof that succeeds takes few; this bounds those that fail.
-MAX_STEPS = 48
+MAX_STEPS = 16
 MAX_DEPTH = 7
 MAX_TERMS = 24
 

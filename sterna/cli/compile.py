@@ -14,6 +14,7 @@ from sterna.model.import_model import COMPILED
 from sterna.support.keys import read_secret_key
 from sterna.support.progress import stage
 from sterna.support.table import show_bytes, show_seconds
+from sterna.support.toolchain import named_compiler
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -59,6 +60,8 @@ def run(options: argparse.Namespace) -> int:
     signing = {} if options.sign is None else {"sign": options.sign}
     if options.sign is not None:
         read_secret_key(options.sign)  # before long work begins
+    if options.cc is not None:
+        named_compiler(options.cc)
     start = time.perf_counter()
     if options.portable:
         return _run_portable(options, output, signing, start)

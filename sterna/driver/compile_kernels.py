@@ -18,6 +18,7 @@ from sterna.schedule.caches import MACHINE
 from sterna.schedule.choose import answers_now
 from sterna.schedule.config import ANSWERS
 from sterna.support.cache import Cache
+from sterna.support.collection import without_collection
 from sterna.support.errors import HostOnlyError
 from sterna.support.progress import Stage, stage
 from sterna.target import Target, host_of, machine_of
@@ -36,7 +37,7 @@ def compile_kernels(
 
     refused: takes those that the target's device cannot run, and why; without it that is an error.
     """
-    with stage("compile kernels", len(functions)) as at:
+    with stage("compile kernels", len(functions)) as at, without_collection():
         made = _made(functions, target, packed, shares or {}, refused, at)
         return {name: CompiledKernel.from_bytes(made[name]) for name in functions if made[name]}
 

@@ -16,6 +16,7 @@ from sterna.driver.kernel import compile_kernel
 from sterna.ir.serialize import load_json
 from sterna.ir.transform import PassContext
 from sterna.relay.op import records
+from sterna.support.collection import without_collection
 from sterna.support.expendable import become_expendable
 from sterna.target import Target, register
 from sterna.target.kind import registered
@@ -69,12 +70,13 @@ def serve() -> None:
     become_expendable()
     output = sys.stdout.buffer
     sys.stdout = sys.stderr  # nothing else may get between the answers
-    for line in sys.stdin.buffer:
-        request = json.loads(line)
-        if "function" in request:
-            _answer(request, output)
-        else:
-            _prepare(request)
+    with without_collection():
+        for line in sys.stdin.buffer:
+            request = json.loads(line)
+            if "function" in request:
+                _answer(request, output)
+            else:
+                _prepare(request)
 
 
 def _prepare(request: dict[str, Any]) -> None:

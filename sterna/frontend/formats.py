@@ -120,6 +120,8 @@ def _of_file(path: Path) -> Format:
         found = sniffed(read_head(path), suffix)
     named = (one for one in all_formats() if suffix in one.suffixes)
     found = found or next(named, None)
+    if found is None and path.is_dir():
+        raise ValueError(f"'{path}' is a folder and no model; a model is a file: {importable()}")
     if found is None:
         raise ValueError(
             f"'{path}' is no model that can be imported: neither its name nor its first bytes are "

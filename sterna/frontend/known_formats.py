@@ -43,6 +43,21 @@ def _begins_with(magic: bytes) -> Callable[[bytes], bool]:
     return lambda head: head.startswith(magic)
 
 
+def _never(head: bytes) -> bool:
+    """Nothing tells such files from others but their names."""
+    return False
+
+
+def _is_core_ml(head: bytes) -> bool:
+    """Its version, then a description that begins with an input."""
+    begins = head[:1] == b"\x08" and b"\x01" <= head[1:2] <= b"\x10" and head[2:3] == b"\x12"
+    return begins and _behind_length(head, 3)[:1] == b"\x0a"
+
+
+def _is_openvino(head: bytes) -> bool:
+    return b"<net " in head and b"<layers>" in head
+
+
 def _is_safetensors(head: bytes) -> bool:
     """A length of eight bytes, then as much JSON."""
     return head[8:9] == b"{" and head[6:8] == b"\0\0" and b'"data_offsets"' in head
@@ -75,6 +90,18 @@ KNOWN_FORMATS = (
     ),
     _known("Keras", ".keras", _is_keras, _KERAS, package="keras", function="from_keras"),
     _known("Keras HDF5", ".h5 .hdf5", _begins_with(HDF5), _KERAS),
+    _known(
+        "PaddlePaddle", ".pdmodel", _never, "paddle2onnx --model_dir FOLDER --model_filename MODEL "
+        "--params_filename WEIGHTS --save_file model.onnx writes one",
+    ),
+    _known(
+        "Core ML", ".mlmodel .mlpackage", _is_core_ml,
+        "export the model from the framework that it was made in",
+    ),
+    _known(
+        "OpenVINO", ".xml", _is_openvino,
+        "take the ONNX file that it was made of, or export the model once more",
+    ),
     _known(
         "safetensors", ".safetensors", _is_safetensors,
         "the file holds weights and no graph; the framework of its model exports both",

@@ -64,14 +64,14 @@ class StagedFeeds(Feeds):
             return to_numpy(now.data)
         if not self._is_known(now):
             return None
-        return self._run(expr, self._worth_keeping(expr))
+        return self._run(expr, self._needed_later(expr))
 
     def measured(self, count: RelayExpr, results: Sequence[RelayExpr]) -> list[RelayExpr]:
         """Results of known shapes, as a run for these inputs gives them; a count decides."""
         if not all(map(self._is_known, self.replaced([count, *results]))):
             raise UndecidedError("the shape of a loop's results is decided in another loop")
         own = {id(result): result for result in results}
-        more = [part for part in self._worth_keeping(count) if id(part) not in own]
+        more = [part for part in self._needed_later(count) if id(part) not in own]
         self._run(count, [*results, *more])
         return self.replaced(results)
 
@@ -130,7 +130,7 @@ class StagedFeeds(Feeds):
                     memo[id(part)] = rebuild(part, memo)
         return [memo[id(root)] for root in roots]
 
-    def _worth_keeping(self, expr: RelayExpr) -> list[RelayExpr]:
+    def _needed_later(self, expr: RelayExpr) -> list[RelayExpr]:
         """Of what is read later, that which is computed from calls that the value needs too."""
         def is_new(each: RelayExpr) -> bool:
             return id(each) not in self.known

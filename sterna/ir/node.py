@@ -193,9 +193,7 @@ def nodes_of(root: Node, kind: type[NodeType]) -> Iterator[NodeType]:
         node = stack.pop()
         if isinstance(node, kind):
             yield node
-        if not node.CHILD_FIELDS:
-            continue
         for child in node.children():
-            if id(child) not in seen:
+            if (child.CHILD_FIELDS or isinstance(child, kind)) and id(child) not in seen:
                 seen.add(id(child))
                 stack.append(child)

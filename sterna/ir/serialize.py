@@ -11,6 +11,7 @@ other leaves (leaves.py).
 """
 
 import json
+import sys
 import types
 import typing
 from collections.abc import Iterator
@@ -244,11 +245,17 @@ _FIELD_TYPES: dict[type[Node], dict[str, Any]] = {}
 
 def _field_types(kind: type[Node]) -> dict[str, Any]:
     if kind not in _FIELD_TYPES:
-        try:
-            _FIELD_TYPES[kind] = typing.get_type_hints(kind)
-        except NameError:
-            _FIELD_TYPES[kind] = {}  # annotations that only a type checker can see
+        # A name that only a type checker imports is that of a node; the module's own come first.
+        own = {name for base in kind.__mro__ for name in vars(sys.modules[base.__module__])}
+        nodes = {each.__name__: each for each in _all_kinds(Node) if each.__name__ not in own}
+        _FIELD_TYPES[kind] = typing.get_type_hints(kind, localns=nodes)
     return _FIELD_TYPES[kind]
+
+
+def _all_kinds(kind: type[Node]) -> Iterator[type[Node]]:
+    yield kind
+    for each in kind.__subclasses__():
+        yield from _all_kinds(each)
 
 
 def _fits(value: Any, hint: Any) -> bool:

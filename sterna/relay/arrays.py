@@ -5,6 +5,7 @@ on bfloat16, float8 and int4 as it does on float32.
 """
 
 import base64
+import math
 from typing import Any
 
 import ml_dtypes
@@ -100,11 +101,11 @@ def _from_json(saved: dict[str, Any]) -> NDArray:
     if not all(type(extent) is int and extent >= 0 for extent in shape):
         raise ValueError(f"the shape {shape} is not one of whole numbers")
     raw = base64.b64decode(saved["data"], validate=True)
-    made = empty(shape, kind) if 0 in shape or len(raw) else None
-    held = np.zeros(0, np.uint8) if made is None else made.numpy()
-    if made is None or held.nbytes != len(raw):
+    held = empty((0,), kind).numpy().dtype
+    if len(raw) != math.prod(shape) * held.itemsize:  # before anything of that size is made
         raise ValueError(f"{len(raw)} bytes for an array of shape {shape} and type {kind}")
-    made.copyfrom(np.frombuffer(raw, held.dtype).reshape(shape))
+    made = empty(shape, kind)
+    made.copyfrom(np.frombuffer(raw, held).reshape(shape))
     return made
 
 

@@ -12,26 +12,26 @@ from sterna.ir.types import Any, Dim
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Requirement:
-    """Two dimensions that must be equal; or, where elements are broadcast, one of them 1."""
+    """Two dimensions that must be equal; or, where elements are broadcast, one of some 1."""
 
     have: Dim
     want: Dim
-    or_one: bool
+    or_ones: tuple[Dim, ...]
     what: str
 
     def condition(self) -> Expr:
         """What holds if it is kept."""
         have, want = build.as_expr(self.have), build.as_expr(self.want)
         holds = build.equal(have, want)
-        if self.or_one:
-            ones = [build.equal(each, 1) for each in (have, want) if build.int_value(each) is None]
-            for one in ones:
-                holds = build.logical_or(holds, one)
+        for each in map(build.as_expr, self.or_ones):
+            if build.int_value(each) is None:
+                holds = build.logical_or(holds, build.equal(each, 1))
         return holds
 
     def __str__(self) -> str:
-        how = "must be equal, or one of them 1" if self.or_one else "must be equal"
-        return f"{self.what}: {self.have} and {self.want} {how}"
+        ones = "one of them" if len(self.or_ones) > 1 else f"{self.have}"
+        or_one = f", or {ones} 1" if self.or_ones else ""
+        return f"{self.what}: {self.have} and {self.want} must be equal{or_one}"
 
 
 _collected: ContextVar[list[Requirement] | None] = ContextVar("requirements", default=None)

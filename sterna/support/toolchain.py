@@ -66,12 +66,17 @@ def find_clang() -> list[str] | None:
     return _first_found(None, ("clang",)) or zig("cc", "-mcpu=baseline")
 
 
+def named_compiler(cc: str | os.PathLike[str]) -> list[str]:
+    """The command of the compiler that a user names."""
+    words = shlex.split(os.fspath(cc))
+    if not words or not shutil.which(words[0]):
+        raise MissingToolError(f"the compiler '{os.fspath(cc)}' was not found; is it on the PATH?")
+    return words
+
+
 def _choose(cc: str | os.PathLike[str] | None, inputs: Sequence[Path]) -> list[str]:
     if cc is not None:
-        words = shlex.split(os.fspath(cc))
-        if not words or not shutil.which(words[0]):
-            raise ValueError(f"the compiler '{os.fspath(cc)}' was not found; is it on the PATH?")
-        return words
+        return named_compiler(cc)
     is_cxx = any(path.suffix in CXX_SUFFIXES for path in inputs)
     command = find_cxx_compiler() if is_cxx else find_c_compiler()
     if command is None:

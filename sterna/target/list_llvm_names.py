@@ -43,9 +43,6 @@ TRIPLES = {
     "mips": ("mips-unknown-linux-gnu", ""),
 }
 
-# What to take from that processor, so that it has no instruction that others bring along.
-_LESS = {"aarch64": "-fp-armv8,"}
-
 # What a 32-bit ARM triple brings with it, whatever the processor.
 ARM_ARCHITECTURES = (
     "armv4t", "armv5te", "armv6", "armv6m", "armv7a", "armv7l", "armv7r", "armv7m", "armv7em",
@@ -205,7 +202,8 @@ def describe(architecture: str) -> str:
         return "\n".join(line for line in lines if not line.endswith(":"))
     asked = [n for n in names if _is_instruction(architecture, n, descriptions[n])]
     asked = possible(triple, (neutral, ""), asked)
-    less = _LESS.get(architecture, "")
+    isa = instruction_sets()[architecture]
+    less = "".join(f"-{name}," for name in isa.implied_features)
     base = held(triple, [(neutral, less.rstrip(","))], asked)[0] or set()
     if architecture == "x86":
         # What even the i386 "has" is what the inliner of x86 does not look at.
@@ -215,7 +213,6 @@ def describe(architecture: str) -> str:
     by_feature = dict(zip(asked, with_one, strict=True))
     by_cpu = dict(zip(cpus, held_by(triple, [(cpu, "") for cpu in cpus], asked), strict=True))
     # RISC-V speaks of the length of vectors only beside vectors.
-    isa = instruction_sets()[architecture]
     told = isa.length_features
     lengths = [n for n in names if told and re.fullmatch(told, n)]
     vectors = isa.registers[0].needs[0] if told else ""

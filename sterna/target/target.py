@@ -285,7 +285,7 @@ def _read_text(text: str) -> tuple[TargetKind, dict[str, object], str]:
     if text.startswith("{"):
         try:
             loaded = json.loads(text)
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise ValueError(f"the target {text!r} is no valid JSON: {error}") from None
         return _read(loaded)
     words = split_words(text)

@@ -74,9 +74,9 @@ class _Reduction:
         self.beside = self.threads_beside()
         """Loops over other threads of the block, which reduce at the same time: where in the
         shared memory theirs is, and how many there are."""
-        apart = self.beside.values()
+        rest = self.beside.values()
         self.parts = [
-            Buffer(f"{t.name}.parts", t.dtype, (*apart, *counts, *sizes), "shared") for t in outputs
+            Buffer(f"{t.name}.parts", t.dtype, (*rest, *counts, *sizes), "shared") for t in outputs
         ]
         self.own = [Buffer(f"{t.name}.own", t.dtype, tuple(sizes), "local") for t in outputs]
 

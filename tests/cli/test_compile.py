@@ -59,6 +59,7 @@ def test_the_report_is_shown_on_request(sterna: Sterna) -> None:
         (["dense.onnx", "-o", "a.so", "--shape", "img:1,6"], 3, "'img', which is no input"),
         (["unsupported.onnx", "-o", "a.so"], 4, "birds.Flutter (opset 1): wing"),
         (["dense.onnx", "-o", "a.so", "--target", "lvm"], 4, "Cannot recognize 'lvm'"),
+        (["dense.onnx", "-o", "a.so", "--cc", "tern"], 5, "the compiler 'tern' was not found"),
         (["dense.onnx", "-o", "a.so", "--target", "vulkan"], 4, "can be described but not built"),
     ],
 )

@@ -47,7 +47,8 @@ def test_a_drawing(sterna: Sterna, folder: Path) -> None:
 def test_a_compiled_model(sterna: Sterna) -> None:
     require_program("cc")
     assert sterna("compile", "dense.onnx", "-o", "dense.so").status == 0
-    assert "Memory: " in sterna("inspect", "dense.so").out
+    shown = sterna("inspect", "dense.so").out
+    assert "Memory: " in shown and "Workspace" in shown and "Schedule" not in shown
     assert sterna("inspect", "dense.so", "--json").data["memory"]["weights"] == 112
     done = sterna("inspect", "dense.so", "--show", "tir")
     assert done.status == 2 and "need the model itself" in done.err

@@ -19,7 +19,8 @@ def test_arrays_from_files(sterna: Sterna, folder: Path) -> None:
     np.save("image.npy", IMAGE)
     for given in ("image.npy", "image=image.npy"):
         done = sterna("run", "dense.onnx", "-i", given, "-o", "out.npz")
-        assert done.status == 0 and "scores" in done.out and not done.err
+        assert done.status == 0 and "scores" in done.out
+        assert all(line.endswith("so far") for line in done.err.splitlines()), "on a busy machine"
         with np.load("out.npz") as saved:
             np.testing.assert_allclose(saved["scores"], dense_by_numpy(IMAGE), rtol=1e-5)
     np.savez("both.npz", left=np.ones((2, 3), "f"), right=np.ones((2, 3), "f"))

@@ -4,9 +4,11 @@ import json
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sterna.cli import profile
+from sterna.model import bounds, streams
 from sterna.model.bounds import measure_bounds
 from sterna.runtime import num_threads
 from sterna.runtime.node_times import Bounds, NodeTime, NodeTimes
@@ -83,13 +85,24 @@ def test_profile_names_kernels_over_three_times_their_bound() -> None:
 
 
 def test_bounds_are_those_of_a_machine() -> None:
-    bounds = measure_bounds(num_threads())
+    found = measure_bounds(num_threads())
     has_dot4 = machine_of(Target("llvm -mcpu=native")).provides("dot4")
-    assert (bounds.byte_gflops is not None) == has_dot4
-    assert bounds.gflops is not None and 0.5 < bounds.gflops < 1e5
-    for measured in (bounds.gbytes, bounds.read_gbytes):
+    assert (found.byte_gflops is not None) == has_dot4
+    assert found.gflops is not None and 0.5 < found.gflops < 1e5
+    for measured in (found.gbytes, found.read_gbytes):
         rates = [rate for _, rate in measured]
         assert rates == sorted(rates, reverse=True) and 0.05 < rates[-1] < 1e4
+
+
+def test_what_a_call_costs_is_no_part_of_the_bound(monkeypatch: pytest.MonkeyPatch) -> None:
+    rate = bounds._multiply_add_rate(1, "float32")
+    monkeypatch.setattr(bounds, "ROUNDS", 4 * bounds.ROUNDS)
+    assert rate > 0.97 * bounds._multiply_add_rate(1, "float32")
+
+
+def test_streams_go_over_whole_lines_as_those_of_models_do() -> None:
+    arrays = [streams._ones(1, 1 << bits) for bits in (3, 10, 18)]
+    assert all(np.from_dlpack(array).ctypes.data % 64 == 0 for array in arrays)
 
 
 def test_targets_are_listed_with_what_is_missing(sterna: Sterna) -> None:

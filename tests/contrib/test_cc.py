@@ -110,7 +110,7 @@ def test_a_failed_compilation_leaves_the_old_file_alone(tmp_path: Path) -> None:
 def test_missing_inputs_and_compilers_are_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"nothing\.c"):
         cc.create_shared(tmp_path / "m.so", tmp_path / "nothing.c")
-    with pytest.raises(ValueError, match="no-such-cc"):
+    with pytest.raises(toolchain.MissingToolError, match="no-such-cc"):
         cc.create_shared(tmp_path / "m.so", write(tmp_path, "m.c", ANSWER_C), cc="no-such-cc")
 
 

@@ -11,6 +11,7 @@ import sterna as tvm
 from sterna import te
 from sterna.contrib import cc
 from sterna.driver import OperatorModule
+from sterna.support.toolchain import MissingToolError
 from tests.support import require_module, require_program
 
 LOAD = """
@@ -212,7 +213,7 @@ def test_objects_for_another_machine_are_refused_by_name(tmp_path: Path) -> None
 def test_unknown_suffixes_and_compilers_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"\.so, \.tar"):
         build().export_library(tmp_path / "vecadd.zip")
-    with pytest.raises(ValueError, match="no-such-cc"):
+    with pytest.raises(MissingToolError, match="no-such-cc"):
         build().export_library(tmp_path / "vecadd.so", cc="no-such-cc")
     assert list(tmp_path.iterdir()) == []
 

@@ -51,6 +51,19 @@ def test_extents_without_a_name_broadcast() -> None:
         machine.run(floats(2, 4), floats(3, 4))
 
 
+def test_repeating_makes_no_extent_smaller() -> None:
+    x = relay.var("x", shape=(relay.Any(), 4))
+    shape = relay.var("shape", shape=(2,), dtype="int64")
+    machine = machine_of([x, shape], relay.broadcast_to(x, shape))
+    for rows, wanted in ((3, (3, 4)), (1, (5, 4))):
+        data = floats(rows, 4)
+        repeated = machine.run(data, np.array(wanted, "int64")).numpy()
+        np.testing.assert_array_equal(repeated, np.broadcast_to(data, wanted))
+    for smaller in ((1, 4), (3, 1), (2, 4)):
+        with pytest.raises(ValueError, match="a dimension that is repeated"):
+            machine.run(floats(3, 4), np.array(smaller, "int64"))
+
+
 def test_sequences_of_any_length_attend() -> None:
     shape = (relay.Any("batch"), relay.Any("length"), 8)
     q, k = relay.var("q", shape=shape), relay.var("k", shape=shape)

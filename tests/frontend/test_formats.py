@@ -145,6 +145,8 @@ KNOWN = {
     "a.keras": (b"PK\x03\x04" + bytes(22) + b"\x0d\0\0\0metadata.json", "Keras"),
     "a.h5": (b"\x89HDF\r\n\x1a\n" + bytes(8), "Keras HDF5"),
     "a.safetensors": (b"\x40\0\0\0\0\0\0\0" + b'{"w":{"data_offsets":[0,4]}}', "safetensors"),
+    "a.xml": (b'<?xml version="1.0"?>\n<net name="a" version="11">\n<layers>', "OpenVINO"),
+    "a.mlmodel": (b"\x08\x05\x12\x10\x0a\x0e\x0a\x05image", "Core ML"),
     "a.gguf": (b"GGUF\x03\0\0\0", "GGUF"),
 }
 
@@ -152,16 +154,17 @@ KNOWN = {
 @pytest.mark.parametrize("name", list(KNOWN))
 def test_formats_without_an_importer_are_named_with_the_way_out(tmp_path: Path, name: str) -> None:
     head, format_name = KNOWN[name]
+    called = f"an {format_name}" if format_name[0] == "O" else f"a {format_name}"
     for own in (name, "other.onnx"):
         path = tmp_path / own
         path.write_bytes(head)
         with pytest.raises(FormatNotImportable) as raised:
             sterna.compile(path)
         assert str(raised.value).startswith(
-            f"'{path}' is a {format_name} model; such models cannot be imported yet, but ONNX can: "
+            f"'{path}' is {called} model; such models cannot be imported yet, but ONNX can: "
         )
         assert len(str(raised.value).splitlines()) == 1
-    with pytest.raises(ValueError, match=f"other.onnx is no ONNX model: it is a {format_name} mod"):
+    with pytest.raises(ValueError, match=f"other.onnx is no ONNX model: it is {called} mod"):
         relay.frontend.from_onnx(path)
     if Path(name).suffix != ".h5":
         return
@@ -169,6 +172,12 @@ def test_formats_without_an_importer_are_named_with_the_way_out(tmp_path: Path, 
     path.write_bytes(b"")
     with pytest.raises(FormatNotImportable, match="Keras HDF5"):
         sterna.compile(path)
+
+
+def test_a_name_alone_tells_some_formats(tmp_path: Path) -> None:
+    (tmp_path / "a.pdmodel").write_bytes(b"tern")
+    with pytest.raises(FormatNotImportable, match=r"a PaddlePaddle model; .*paddle2onnx"):
+        sterna.compile(tmp_path / "a.pdmodel")
 
 
 def test_folders_and_objects_are_recognised_too(tmp_path: Path) -> None:
@@ -195,6 +204,8 @@ def test_what_nobody_knows_is_refused(tmp_path: Path) -> None:
         sterna.compile(b"tern")
     with pytest.raises(FileNotFoundError):
         sterna.compile(tmp_path / "missing.tern")
+    with pytest.raises(ValueError, match="is a folder and no model; a model is a file: ONNX"):
+        sterna.compile(tmp_path)
 
 
 def test_only_plain_files_are_read(tmp_path: Path) -> None:

@@ -2,9 +2,12 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
+from onnx import helper
 
+from sterna.contrib import onnx_backend
 from tests.frontend.support import check
 
 RNG = np.random.default_rng(2)
@@ -74,6 +77,15 @@ def test_softmax(kind: str) -> None:
     check(kind, floats(2, 3, 4), axis=0)
     check(kind, floats(2, 3, 4), opset=11)
     check(kind, floats(2, 3, 4), opset=11, axis=0)
+
+
+def test_softmax_of_bfloat16_is_rounded_once() -> None:
+    """To the nearest number: half a unit in the last place, of eight bits."""
+    data = floats(3, 1000).astype(ml_dtypes.bfloat16)
+    (found,) = onnx_backend.run_node(helper.make_node("Softmax", ["x"], ["y"]), [data])
+    power = np.exp(data.astype("float64"))
+    np.testing.assert_allclose(
+        found.astype("float64"), power / power.sum(-1, keepdims=True), rtol=2**-8 * 1.001)
 
 
 @pytest.mark.parametrize("a, b", [

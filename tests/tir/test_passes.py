@@ -99,6 +99,29 @@ def test_partition_loops_at_every_border_and_keeps_many_pieces_rolled(count: int
     np.testing.assert_array_equal(result, np.concatenate(given))
 
 
+@pytest.mark.parametrize("widths", [(5, 3, 8, 1, 7, 12), (2,) * 9, (16, 4, 4, 4, 4)])
+def test_partition_answers_borders_within_a_vector_too(widths: tuple[int, ...]) -> None:
+    parts = [te.placeholder((w,), name=f"p{k}") for k, w in enumerate(widths)]
+    starts = [sum(widths[:k]) for k in range(len(widths))]
+
+    def element(i: Var) -> Expr:
+        found: Expr = parts[-1][i - starts[-1]]
+        for part, begin, end in zip(parts[-2::-1], starts[-2::-1], starts[:0:-1], strict=True):
+            found = te.if_then_else(i < end, part[i - begin], found)
+        return found
+
+    out = te.compute((sum(widths),), element, name="out")
+    s = te.create_schedule(out.op)
+    outer, inner = s[out].split(out.op.axis[0], factor=4)
+    s[out].vectorize(inner)
+    s[out].pragma(outer, "loop_partition_hint", True)
+    done = verify(loop_partition(simplify(lower_schedule(s, [*parts, out], "f"))))
+    values = [np.arange(w, dtype="float32") + 100 * k for k, w in enumerate(widths)]
+    result = np.zeros(sum(widths), "float32")
+    interpreter.run(done, *values, result)
+    np.testing.assert_array_equal(result, np.concatenate(values))
+
+
 def test_hoist_conditions_asks_before_the_loop() -> None:
     n, flag = te.size_var("n"), te.var("flag")
     a = te.placeholder((n, 8), name="a")

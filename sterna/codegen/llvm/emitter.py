@@ -223,10 +223,11 @@ class FunctionWriter:
             hint = ", !prof " + self.module.metadata(f'!{{!"branch_weights", {weights}}}')
         self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}{hint}")
 
-    def intrinsic(self, name: str, result: str, *arguments: str) -> str:
+    def intrinsic(self, name: str, result: str, *arguments: str, flags: str = "") -> str:
         """Calls an intrinsic; arguments are written with their types."""
         target = self.declare(name, result, arguments)
-        return self.value(f"call {result} {target}({', '.join(arguments)})")
+        called = f"call {flags} " if flags else "call "
+        return self.value(f"{called}{result} {target}({', '.join(arguments)})")
 
     def declare(self, name: str, result: str, arguments: tuple[str, ...]) -> str:
         """Declares a function by the arguments of a call."""

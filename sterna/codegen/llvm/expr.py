@@ -216,14 +216,19 @@ class ExprEmitter:
                                      f"{kind} {b}")
 
     def _has_ieee_maximum(self, dtype: DataType) -> bool:
-        wanted = dtype.is_float and dtype.bits in (32, 64)
-        return wanted and self.module.options.instructions.provides("ieee_maximum")
+        return self._has_maximum("ieee_maximum", dtype)
 
-    def _extreme_or_nan(self, expr: BinaryExpr) -> str:
+    def _has_maximum(self, capability: str, dtype: DataType) -> bool:
+        wanted = dtype.is_float and dtype.bits in (32, 64)
+        return wanted and self.module.options.instructions.provides(capability)
+
+    def _extreme_or_nan(self, expr: BinaryExpr, flags: str = "") -> str:
         """The smaller or larger of two numbers; a NaN in either comes out."""
         name, kind = "minimum" if isinstance(expr, Min) else "maximum", value_type(expr.dtype)
         operands = self.typed(expr.a), self.typed(expr.b)
-        return self.writer.intrinsic(f"llvm.{name}.{mangled(expr.dtype)}", kind, *operands)
+        return self.writer.intrinsic(
+            f"llvm.{name}.{mangled(expr.dtype)}", kind, *operands, flags=flags
+        )
 
     def select(self, test: str, test_lanes: int, dtype: DataType, a: str, b: str) -> str:
         """One of two operands."""
@@ -233,9 +238,12 @@ class ExprEmitter:
         )
 
     def _select(self, expr: Select) -> str:
-        if _keeps_nan(expr) and self._has_ieee_maximum(expr.dtype):
+        if _keeps_nan(expr):
             assert isinstance(expr.otherwise, Min | Max)
-            return self._extreme_or_nan(expr.otherwise)
+            if self._has_ieee_maximum(expr.dtype):
+                return self._extreme_or_nan(expr.otherwise)
+            if self._has_maximum("ordered_maximum", expr.dtype):  # either of two zeros will do
+                return self._extreme_or_nan(expr.otherwise, "nsz")
         with self.exact(False):
             test = self.expr(expr.condition)
         a, b = self.expr(expr.then), self.expr(expr.otherwise)

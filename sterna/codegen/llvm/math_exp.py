@@ -199,10 +199,10 @@ def tanh(x: Expr) -> Expr:
     size = steps(absolute(x))
     r, n = reduced(steps, steps(build.maximum(constant(-40.0, x), size * -2.0)))
     scale = steps(power_of_two(n))
-    grown = steps(scale * exp_minus_one(steps, r))
-    t = steps(grown + (scale - 1.0))
+    minus_one = steps(scale * exp_minus_one(steps, r))
+    t = steps(minus_one + (scale - 1.0))
     large = steps(size > 0.55)
-    top = build.select(large, (grown + scale) * 2.0, 0.0 - t)
+    top = build.select(large, (minus_one + scale) * 2.0, 0.0 - t)
     quotient = steps(top / (t + 2.0))
     return steps.done(with_sign(build.select(large, 1.0 - quotient, quotient), x))
 
@@ -223,8 +223,8 @@ def _short_tanh(x: Expr) -> Expr:
     """The hyperbolic tangent in float32: a polynomial, or 1 - 2 / (exp(2|x|) + 1)."""
     steps = Steps()
     size = steps(absolute(x))
-    scale, grown = _doubled_power(steps, steps(build.minimum(constant(10.0, x), size)))
-    far = 1.0 - 2.0 / (scale * grown + (scale + 1.0))
+    scale, minus_one = _doubled_power(steps, steps(build.minimum(constant(10.0, x), size)))
+    far = 1.0 - 2.0 / (scale * minus_one + (scale + 1.0))
     z = steps(x * x)
     near = size + size * z * polynomial_by_pairs(z, POLYNOMIALS["tanh", 32])
     return steps.done(with_sign(build.select(size > 0.55, far, near), x))
@@ -237,8 +237,8 @@ def tanh_by_estimate(x: Expr, bits: int) -> Expr:
     """
     steps = Steps()
     held = steps(build.minimum(constant(10.0, x), absolute(x)))
-    scale, grown = _doubled_power(steps, held, halved=1)
-    t = steps(scale * grown + (scale - 0.5))
+    scale, minus_one = _doubled_power(steps, held, halved=1)
+    t = steps(scale * minus_one + (scale - 0.5))
     bottom = steps(t + 1.0)
     inverse = steps(inverse_estimate(bottom))
     if 2 * bits <= format_of(x).fraction:

@@ -91,8 +91,8 @@ class MemoryEmitter(ExprEmitter):
             return self._from_memory(dtype, self._load_scalar(buffer, offset))
         ramp = as_ramp(offset)
         stride = build.int_value(ramp[1]) if ramp else None
-        apart = ramp is None or (stride not in (0, 1, -1) and buffer.scope == "local")
-        based = lanes_from_base(offset) if apart and self.mask is None else None
+        scattered = ramp is None or (stride not in (0, 1, -1) and buffer.scope == "local")
+        based = lanes_from_base(offset) if scattered and self.mask is None else None
         if based is not None and 0 < max(based[1]) - min(based[1]) < 2 * dtype.lanes:
             raw = self._load_picked(buffer, *based)
         elif based is not None and buffer.scope == "local":

@@ -286,7 +286,6 @@ def mean_variance_normalization(node: Node) -> RelayExpr:
 
 # ---- softmax ----
 
-# Types whose numbers are rounded after every step where the standard gives a body of steps.
 HALVES = ("float16", "bfloat16")
 _SOFTMAX = {"Softmax": "nn.softmax", "LogSoftmax": "nn.log_softmax", "Hardmax": "nn.hardmax"}
 
@@ -314,8 +313,11 @@ def softmax(node: Node) -> RelayExpr:
 
 
 def softmax_of(data: RelayExpr, axis: int) -> RelayExpr:
-    """The body that the standard gives: every step is rounded to the operand's type."""
-    return call("nn.softmax", data, axis=axis, stepwise=dtype_of(data) in HALVES)
+    """The body that the standard gives: float16 is rounded after every step of it.
+
+    bfloat16 has so few digits that numbers rounded once, at the end, are the better ones.
+    """
+    return call("nn.softmax", data, axis=axis, stepwise=dtype_of(data) == "float16")
 
 
 # ---- the rest ----

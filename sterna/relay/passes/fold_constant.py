@@ -97,10 +97,10 @@ def _worth_it(record: AnyOp, call: Call, allows: Allows | None) -> bool:
     if not all(kind.is_static for kind in made):
         return False
     given = [kind for arg in call.args for kind in flatten_type(arg.checked_type)]
-    grown, before = sum(map(_bytes, made)), sum(map(_bytes, given))
-    if grown > max(SMALL_BYTES, GROWTH * before):
+    after, before = sum(map(_bytes, made)), sum(map(_bytes, given))
+    if after > max(SMALL_BYTES, GROWTH * before):
         return False
-    return allows is None or allows(record, call, grown)
+    return allows is None or allows(record, call, after)
 
 
 def _bytes(kind: TensorType) -> int:
