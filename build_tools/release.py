@@ -1,8 +1,9 @@
 """Builds everything that a release consists of, and checks it: python build_tools/release.py
 
 An sdist, a wheel for each platform (and for each interpreter that is named), SHA-256 sums, an SBOM
-and the notes from the changelog. Two builds of one commit have the same bytes. Wheels for this
-machine are installed and tried where no compiler is found; those for others are inspected.
+and the notes from the changelog. Two builds of one commit have the same bytes, so that a run that
+was cut short goes on with what it has made. Wheels for this machine are installed and tried where
+no compiler is found; those for others are inspected.
 """
 
 import argparse
@@ -46,9 +47,7 @@ def main() -> None:
     parser.add_argument("--python", action="append", default=[], metavar="PROGRAM",
                         help="another interpreter to build for, with its headers and ziglang")
     args = parser.parse_args()
-    version = re.search(r'"(.+)"', (ROOT / "sterna" / "version.py").read_text())
-    assert version is not None
-    args.output.mkdir(parents=True, exist_ok=True)
+    forget_other_commits(args.output)
     made = build(args.output, args.platform or [str(n) for n in platforms.OTHERS],
                  [sys.executable, *args.python])
     wrong = [f"{path.name}: {each}" for path in made if path.suffix == ".whl"
@@ -60,11 +59,31 @@ def main() -> None:
         if python is not None:
             try_wheel(path, python)
             print(f"{path.name}: installed and tried without a compiler")
-    describe(args.output, made, version[1])
+    describe(args.output, made, version())
+
+
+def forget_other_commits(output: Path) -> None:
+    """Remove what an earlier run has made of another commit."""
+    output.mkdir(parents=True, exist_ok=True)
+    told = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, check=True, capture_output=True,
+                          text=True).stdout
+    note = output / "COMMIT"
+    if not note.is_file() or note.read_text() != told:
+        for path in [*output.glob("sterna-*.whl"), *output.glob("sterna-*.tar.gz")]:
+            path.unlink()
+        note.write_text(told)
+
+
+def version() -> str:
+    """The version that this commit has."""
+    found = re.search(r'^__version__ = "(.+)"$', (ROOT / "sterna" / "version.py").read_text(),
+                      re.MULTILINE)
+    assert found is not None
+    return found[1]
 
 
 def build(output: Path, names: list[str], interpreters: list[str]) -> list[Path]:
-    """The sdist, and a wheel of each interpreter for each platform."""
+    """The sdist, and a wheel of each interpreter for each platform, unless they are there."""
     with tempfile.TemporaryDirectory(prefix="release-") as scratch:
         source = Path(scratch) / "source"
         source.mkdir()
@@ -74,15 +93,41 @@ def build(output: Path, names: list[str], interpreters: list[str]) -> list[Path]
         with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
             tar.extractall(source, filter="data")
         environment = {**os.environ, "SOURCE_DATE_EPOCH": str(commit_time()),
-                       "PYTHONPATH": str(source / "build_tools")}
-        made = [build_one(source, "sdist", sys.executable, environment, output)]
+                       "PYTHONPATH": str(source / "build_tools"),
+                       "DIST_EXTRA_CONFIG": str(one_folder(Path(scratch)))}
+        sdist = output / f"sterna-{version()}.tar.gz"
+        if not sdist.is_file():
+            made = build_one(source, "sdist", sys.executable, environment, Path(scratch))
+            write_whole(sdist, without_times(made.read_bytes()))
+        wheels = []
         for python in interpreters:
+            tag = tag_of(python)
             for name in names:
-                wanted = {**environment, platforms.VARIABLE: name}
-                made.append(build_one(source, "wheel", python, wanted, output))
-                print(f"built {made[-1].name}")
-    made[0].write_bytes(without_times(made[0].read_bytes()))
-    return made
+                wheels.append(output / f"sterna-{version()}-{tag}-{tag}-{name}.whl")
+                if not wheels[-1].is_file():
+                    wanted = {**environment, platforms.VARIABLE: name}
+                    made = build_one(source, "wheel", python, wanted, Path(scratch))
+                    assert made.name == wheels[-1].name
+                    write_whole(wheels[-1], made.read_bytes())
+                    print(f"built {made.name}", flush=True)
+    return [sdist, *wheels]
+
+
+def one_folder(scratch: Path) -> Path:
+    """Settings of setuptools by which every interpreter builds in folders of the same names.
+
+    ziglang keeps what it compiled by the names of sources, and all interpreters need one runtime.
+    """
+    settings = scratch / "setup.cfg"
+    settings.write_text("[build]\nbuild_lib = build/lib\nbuild_temp = build/temp\n")
+    return settings
+
+
+def write_whole(path: Path, content: bytes) -> None:
+    """Write a file that is there as a whole or not at all."""
+    aside = path.with_suffix(".part")
+    aside.write_bytes(content)
+    aside.replace(path)
 
 
 def build_one(
@@ -150,13 +195,13 @@ def try_wheel(path: Path, interpreter: str) -> None:
                        env={"PATH": str(folder / "env" / "bin"), "HOME": scratch})
 
 
-def describe(output: Path, made: list[Path], version: str) -> None:
+def describe(output: Path, made: list[Path], name: str) -> None:
     """The sums, the SBOM and the notes of a release."""
     sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made}
     lines = "".join(f"{value}  {name}\n" for name, value in sorted(sums.items()))
     (output / "SHA256SUMS").write_text(lines)
-    (output / "sterna.cdx.json").write_text(json.dumps(sbom(version, sums), indent=1) + "\n")
-    (output / "NOTES.md").write_text(notes((ROOT / "CHANGELOG.md").read_text(), version))
+    (output / "sterna.cdx.json").write_text(json.dumps(sbom(name, sums), indent=1) + "\n")
+    (output / "NOTES.md").write_text(notes((ROOT / "CHANGELOG.md").read_text(), name))
     print(lines, end="")
 
 

@@ -12,6 +12,7 @@ from types import ModuleType
 
 import pytest
 
+import sterna
 from sterna.support import native
 from tests.support import ROOT
 
@@ -103,6 +104,23 @@ def test_an_sdist_has_no_times_of_its_own(release: ModuleType) -> None:
         return out.getvalue()
 
     assert release.without_times(packed(0)) == release.without_times(packed(7))
+
+
+def test_a_run_goes_on_with_what_it_made_of_the_same_commit(
+    release: ModuleType, tmp_path: Path
+) -> None:
+    wheel = tmp_path / "sterna-0.1.0-cp311-cp311-win_amd64.whl"
+    wheel.write_bytes(b"of another commit")
+    release.forget_other_commits(tmp_path)
+    assert not wheel.exists()
+    release.write_whole(wheel, b"of this one")
+    release.forget_other_commits(tmp_path)
+    assert wheel.read_bytes() == b"of this one"
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["COMMIT", wheel.name]
+
+
+def test_the_version_is_the_package_s(release: ModuleType) -> None:
+    assert release.version() == sterna.__version__
 
 
 def test_what_is_told(release: ModuleType) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.default import (
+    LINE_BITS,
     along_last,
     reduce_by_vectors,
     schedule_default,
@@ -91,14 +92,22 @@ def _read_in_step(schedule: Schedule, op: Operation) -> list[Tensor]:
 
 
 def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
-    """Vectors along the axes within a row, which are one where all that is read lies so."""
+    """Vectors along the axes within a row, which are one where all that is read lies so.
+
+    A step takes a whole line of the cache where rows have whole ones: a line is fetched once, and
+    its vectors share their addresses.
+    """
     axes = list(stage.op.axis)[prefix:]
     if not axes:
         return
-    lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
+    dtype = stage.op.output(0).dtype
+    lanes = processor.lanes(dtype) * vectors_at_once(stage, processor)
     sizes = extents_of(axes)
     if _lie_in_order(stage.op, axes):
         axes, sizes = [stage.fuse(*axes)], [math.prod(sizes)]
+    line = LINE_BITS // max(8, dtype.bits)
+    if lanes > 1 and sizes[-1] % line == 0:
+        lanes = max(lanes, line)
     if sizes[-1] > lanes:
         _, narrow = stage.split(axes[-1], factor=lanes)
         stage.vectorize(narrow)
