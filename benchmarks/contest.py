@@ -159,17 +159,19 @@ class Contest:
     times: dict[str, float]
     """Seconds by engine: the best turn's median."""
     difference: float
-    """Of our result from the first peer's, as a share of its largest number."""
+    """Of our result from the reference, or the first peer's, as a share of its largest number."""
     failures: dict[str, str] = field(default_factory=dict)
     """Why engines are missing."""
     loading: dict[str, float] = field(default_factory=dict)
     """Seconds by engine from the file to the first result."""
     limits: peers.Limits | None = None
+    wrong: dict[str, float] = field(default_factory=dict)
+    """How far peers are from the reference that are further than they may be."""
 
     @property
     def fastest_peer(self) -> str:
-        """Its name, or nothing."""
-        peers = [name for name in self.times if name != OURS]
+        """Its name, or nothing: a peer that computes something else does not count."""
+        peers = [name for name in self.times if name != OURS and name not in self.wrong]
         return min(peers, key=self.times.__getitem__, default="")
 
     @property
@@ -181,9 +183,12 @@ class Contest:
 
 def contest(
     engines: Sequence[Engine], path: Path, inputs: Mapping[str, Any], rounds: int, seconds: float,
-    explained: bool = False,
+    explained: bool = False, reference: Sequence[Any] | None = None, may_differ: float = math.inf,
 ) -> Contest:
-    """Let the engines run a model by turns."""
+    """Let the engines run a model by turns.
+
+    reference: what the model gives; the first peer's results, if there is none.
+    """
     loaded: dict[str, Loaded] = {}
     failures: dict[str, str] = {}
     for engine in engines:
@@ -206,11 +211,16 @@ def contest(
                 failures[engine.name] = str(error)
                 del best[engine.name]
     ours = loaded.get(OURS)
-    peer = next((found for name, found in loaded.items() if name != OURS), None)
-    apart = difference(ours.results, peer.results) if ours and peer else math.nan
+    others = {name: found for name, found in loaded.items() if name != OURS}
+    peer = next(iter(others.values()), None)
+    wanted = reference or (peer.results if peer else None)
+    apart = difference(ours.results, wanted) if ours and wanted else math.nan
+    away = {name: difference(found.results, reference) for name, found in others.items()
+            if reference}
     return Contest(
         best, apart, failures, {name: found.seconds for name, found in loaded.items()},
         ours.limits if ours else None,
+        {name: each for name, each in away.items() if not each <= may_differ},
     )
 
 

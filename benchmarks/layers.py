@@ -7,7 +7,9 @@ Layers that nobody tuned for, from the shape lists of networks that people use: 
 batch of one and of eight, constant and free weights. A time is the best turn's median, a ratio the
 fastest peer's time over ours. The bound is the least time that the machine allows for the layer's
 arithmetic and its data, as a share of our time. --random draws further layers over the same classes
-by a seed. Exits with 1 when a result differs or a layer cannot be compiled.
+by a seed. Layers of bytes are held against the same model run operator by operator, without fused
+kernels; a peer that differs from it, as pairs of bytes saturate in 16 bits, is shown and does not
+count. Exits with 1 when a result of ours differs or a layer cannot be compiled.
 """
 
 import argparse

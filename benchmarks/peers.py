@@ -99,6 +99,22 @@ def onnxruntime(path: Path, inputs: Arrays, threads: int) -> Runner:
     return onnxruntime_runner(path, inputs, threads)
 
 
+def unfused(path: Path, inputs: Arrays) -> list[Any]:
+    """What a model gives operator by operator, of bytes too as floats: no engine fuses them.
+
+    Processors without dot products of bytes add pairs of these in 16 bits, which saturate, in the
+    fused kernels of ONNX Runtime and of OpenVINO: those are no reference.
+    """
+    import onnxruntime
+
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    options.intra_op_num_threads, options.log_severity_level = 1, 3
+    session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    results: list[Any] = session.run(None, dict(inputs))
+    return results
+
+
 def openvino(path: Path, inputs: Arrays, threads: int) -> Runner:
     """OpenVINO in float32, set for latency."""
     import openvino

@@ -36,7 +36,7 @@ class Standing:
     """The fastest peer's time over ours: above 1 we lead."""
     fastest_peer: str
     difference: float | None
-    """Of our result from the first peer's, as a share of its largest number."""
+    """Of our result from the reference, or the first peer's, as a share of its largest number."""
     same: bool | None
     """Whether that is little enough."""
     share_of_bound: float | None = None
@@ -48,6 +48,8 @@ class Standing:
     compile_seconds: float | None = None
     failures: dict[str, str] = field(default_factory=dict)
     """Why engines are missing."""
+    wrong: dict[str, float] = field(default_factory=dict)
+    """How far peers are from the reference that compute something else; they do not count."""
 
     @property
     def worth(self) -> float:
@@ -70,6 +72,7 @@ def standing(
         min(1.0, limits.kernel_seconds / ours) if limits and ours else None,
         limits.flops if limits else None, limits.kernels if limits else None,
         found.loading.get(OURS), {name: text[:400] for name, text in found.failures.items()},
+        {name: _finite(each) or math.inf for name, each in found.wrong.items()},
     )
 
 
@@ -119,7 +122,8 @@ def table(found: Sequence[Standing], engines: Sequence[str]) -> tuple[tuple[str,
             "difference")
     lines = []
     for each in worst_first(found):
-        times = [_milliseconds(each.times.get(name), each.failures.get(name)) for name in engines]
+        times = [_milliseconds(each.times.get(name), each.failures.get(name))
+                 + " wrong" * (name in each.wrong) for name in engines]
         lines.append((
             each.key, str(each.threads), *times, _number(each.ratio), _percent(each.share_of_bound),
             _percent(each.kernel_share), _difference(each),
@@ -191,7 +195,12 @@ def left_out(found: Sequence[Standing], engines: Sequence[str]) -> str:
     """How many layers each engine cannot take."""
     counts = {name: sum(name in each.failures for each in found) for name in engines}
     told = [f"{name} {count}" for name, count in counts.items() if count]
-    return f"Layers that an engine cannot take: {', '.join(told)}." if told else ""
+    wrong = {name: sum(name in each.wrong for each in found) for name in engines}
+    apart = [f"{name} {count}" for name, count in wrong.items() if count]
+    return " ".join((
+        *([f"Layers that an engine cannot take: {', '.join(told)}."] if told else ()),
+        *([f"Layers that it computes wrong: {', '.join(apart)}."] if apart else ()),
+    ))
 
 
 def show_standings(found: Sequence[Standing], engines: Sequence[str], title: str, page: bool,

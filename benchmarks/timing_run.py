@@ -12,7 +12,7 @@ from typing import Any
 import peers
 from contest import OURS, Engine, contest
 from machine import machine, versions
-from standings import Standing, Standings, show_standings, standing, write_picture
+from standings import MAY_DIFFER, Standing, Standings, show_standings, standing, write_picture
 
 # PyTorch needs seconds to compile a layer; it is asked for by name.
 USUAL = ("onnxruntime", "openvino", "mnn")
@@ -103,7 +103,9 @@ def _run_on(
             return
         with tempfile.TemporaryDirectory() as folder:
             path, inputs = task.make(Path(folder))
-            held = contest(engines, path, inputs, options.rounds, options.seconds, explained=True)
+            reference = _reference(path, inputs) if task.quantised else None
+            held = contest(engines, path, inputs, options.rounds, options.seconds, True, reference,
+                           MAY_DIFFER[task.quantised])
         made = standing(task.key, task.kind, task.variant, threads, held, task.quantised)
         found.all.append(made)
         if options.json:
@@ -111,10 +113,16 @@ def _run_on(
         print(f"[{number}/{len(left)}] {_told(made)}", file=sys.stderr, flush=True)
 
 
+def _reference(path: Path, inputs: Mapping[str, Any]) -> list[Any] | None:
+    """What a model of bytes gives without fused kernels; None where nothing here tells."""
+    return peers.unfused(path, inputs) if "onnxruntime" in peers.installed() else None
+
+
 def _told(made: Standing) -> str:
     if OURS in made.failures:
         return f"{made.key}: fails: {' '.join(made.failures[OURS].split())[:150]}"
     ratio = "no peer" if made.ratio is None else f"{made.ratio:.2f} of {made.fastest_peer}"
     wrong = ", WRONG" if made.same is False else ""
+    wrong += "".join(f", {name} is wrong" for name in made.wrong)
     bound = "" if made.share_of_bound is None else f", {made.share_of_bound:.0%} of the bound"
     return f"{made.key}: {made.times[OURS] * 1e3:.3f} ms, {ratio}{bound}{wrong}"

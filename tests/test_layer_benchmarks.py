@@ -149,6 +149,41 @@ def test_an_engine_that_cannot_take_a_model_is_left_out(tmp_path: Path) -> None:
     assert found.ratio is None and math.isnan(found.difference)
 
 
+def test_a_peer_that_computes_something_else_does_not_count(tmp_path: Path) -> None:
+    require_module("onnxruntime")
+    contest, peers = module("contest"), module("peers")
+    layer = next(one for one in all_layers() if one.key == "dense-row/odd_1x333x77")
+    model, inputs = layer.build()
+    onnx.save(model, path := tmp_path / "layer.onnx")
+    right = peers.unfused(path, inputs)
+    engine = contest.Engine("onnxruntime", 1)
+    try:
+        found = [contest.contest([engine], path, inputs, 1, 0.001, False, reference, 0.01)
+                 for reference in (right, [2 * each for each in right])]
+    finally:
+        engine.close()
+    assert [each.fastest_peer for each in found] == ["onnxruntime", ""]
+    assert set(found[1].wrong) == {"onnxruntime"} and not found[0].wrong
+
+
+def test_the_reference_of_bytes_sums_the_largest_products_whole(tmp_path: Path) -> None:
+    """255 * 127 + 255 * 127 does not fit in 16 bits, where fused kernels of peers saturate."""
+    require_module("onnxruntime")
+    layer = next(one for one in all_layers() if one.key == "dense-row/whisper_tiny_1x384x384-int8")
+    model, inputs = layer.build()
+    onnx.save(model, path := tmp_path / "layer.onnx")
+    extreme = {name: np.full_like(each, 255) for name, each in inputs.items()}
+    (got,) = module("peers").unfused(path, extreme)
+    held = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
+    weights, bias = (held[node.input[0]].astype("int64") for node in model.graph.node[1:3])
+    sums = weights.sum(axis=1) * (255 - 128) + bias
+    scale = float(held[model.graph.node[-1].input[1]])
+    layered = module("layer_list.layer")
+    floats = sums * layered.DATA_STEP * layered.WEIGHT_STEP
+    want = np.clip(np.rint(floats / scale) + 128, 0, 255)
+    assert np.abs(got.astype("int64").reshape(-1) - want).max() <= 1
+
+
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     program = [sys.executable, str(BENCHMARKS / "layers.py"), *map(str, arguments)]
     return subprocess.run(program, capture_output=True, text=True, timeout=300)

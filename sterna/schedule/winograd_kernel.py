@@ -41,7 +41,7 @@ Products = tuple[Expr, Expr]
 
 def chunk_of(made: Contraction, lanes: int) -> int:
     """Input channels whose transforms lie together: those of a line of the cache."""
-    return max(lanes, math.gcd(made.inputs, LINE_BYTES // 4))
+    return max(lanes, math.gcd(made.depth, LINE_BYTES // 4))
 
 
 class WinogradKernel(StatementKernel):
@@ -55,6 +55,7 @@ class WinogradKernel(StatementKernel):
         self.lanes, self.together = plan.integer("lanes"), plan.integer("together")
         self.split, self.plain = plan.text("split"), plan.integer("products")
         (self.height, self.width), self.inputs = made.result, made.inputs
+        self.of_group = made.outputs // block // made.groups
         self.dilation = made.dilation
         self.down, self.across = tiles_of(made, self.m)
         self.chunk, self.tiles = chunk_of(made, self.lanes), all_tiles(made, self.m)
@@ -73,7 +74,7 @@ class WinogradKernel(StatementKernel):
             f"{self.blocks} blocks of {self.each} tiles, "
             f"threads share {self.split}, "
             f"{self.rows} tiles x {self.block} channels in registers, weights "
-            f"{self.size**2 * self.inputs / self.plain:.1f} times as large"
+            f"{self.size**2 * self.made.depth / self.plain:.1f} times as large"
         )
 
     def write(self) -> None:
@@ -197,16 +198,18 @@ class WinogradKernel(StatementKernel):
     ) -> None:
         """Some tiles and a block of channels in registers, over all input channels."""
         ib, (position, channels) = self.ib, own
+        chunks = self.made.depth // self.chunk
+        first = channels // self.of_group * chunks if self.made.groups > 1 else 0
         with ib.new_scope():
             total = ib.allocate(self.dtype, (rows, self.block), name="total", scope="local")
             zero = Broadcast(build.const(0.0, self.dtype), self.block)
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 total[row, 0] = zero
             with (
-                ib.for_range(0, self.inputs // self.chunk, name="chunk") as chunk,
+                ib.for_range(0, chunks, name="chunk") as chunk,
                 ib.for_range(0, self.chunk // self.together, name="lane") as lane,
             ):
-                at = (group, chunk, position)
+                at = (group, first + chunk, position)
                 number = self._numbers(block, at, lane * self.together, rows)
                 for step in range(self.together):
                     channel = chunk * self.chunk + lane * self.together + step

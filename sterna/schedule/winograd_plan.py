@@ -146,7 +146,7 @@ def winograd_plans(
     ask about each.
     """
     lanes = processor.lanes(FLOAT32)
-    while lanes > 1 and (made.inputs % lanes or block % lanes):
+    while lanes > 1 and (made.depth % lanes or block % lanes):
         lanes //= 2
     if lanes == 1 or lanes < min(4, processor.lanes(FLOAT32)):
         return ()
@@ -211,7 +211,7 @@ class _Work:
     @property
     def weights(self) -> int:
         """The bytes of all weights."""
-        return self.seen(self.made.outputs)
+        return self.seen(self.made.outputs) // self.made.groups
 
     def seen(self, tiles: int) -> int:
         """The bytes of the transforms of so many tiles."""
@@ -247,7 +247,7 @@ class _Work:
         made, processor, size = self.made, self.processor, self.size
         space = TileSpace(
             tiles, made.outputs, processor.lanes(FLOAT32), processor.vector_registers, self.block,
-            together=processor.steps_together(FLOAT32, made.inputs),
+            together=processor.steps_together(FLOAT32, made.depth),
             throughput=processor.throughput,
         )
         vectors = max(1, self.block // space.lanes)
@@ -260,7 +260,7 @@ class _Work:
         after = of_result * (size + self.m)
         after += size**2 + 2 * size * self.m + self.m**2
         sums = tiles / self.lanes
-        return steps * made.inputs, sums * made.inputs * before, sums * made.outputs * after
+        return steps * made.depth, sums * made.inputs * before, sums * made.outputs * after
 
     def coming_again(
         self, each: int, turns: int, blocks: int, share: _Share, kept: float = 0.0
@@ -273,20 +273,21 @@ class _Work:
         ahead have the weights come while they multiply. kept: products that are read at the end.
         """
         weights, seen = self.weights * share.weights, self.seen(each) * share.seen
+        again = blocks * seen / self.made.groups  # a block of channels reads those of its group
         made = 4 * self.positions * each * self.block
         throughput = self.processor.throughput
         if throughput.streams_ahead:
             held = seen + (kept or made + 2 * self.weights / self.blocks)
             part = LOSES * (held / self.processor.l2_bytes - KEEPS)
-            lost = min(1.0, max(0.0, part)) * turns * (blocks * seen + kept) / STREAMED
+            lost = min(1.0, max(0.0, part)) * turns * (again + kept) / STREAMED
             if throughput.streamed_again:
                 far = min(1.0, weights / self.processor.l2_bytes)
                 lost += far * (turns - 1) * weights / throughput.streamed_again
             return lost
         beside = weights if turns > 1 else min(weights, 2 * weights / blocks)
         lost = min(1.0, LOST * ((seen + made + beside) / self.processor.l2_bytes) ** 2)
-        again = (turns - 1) * weights / throughput.streamed
-        return lost * (again + turns * blocks * seen / STREAMED)
+        later = (turns - 1) * weights / throughput.streamed
+        return lost * (later + turns * again / STREAMED)
 
     def arriving(self, part: float = 1.0) -> float:
         """Cycles in which nothing but a part of the weights come, which are read in order."""

@@ -30,6 +30,7 @@ from sterna.schedule.kernel import Processor
 from sterna.schedule.linear_steps import linear_steps
 from sterna.schedule.winograd_plan import (
     SIZES,
+    SPLITS,
     WINDOWS,
     as_array,
     matrices,
@@ -156,6 +157,24 @@ def test_kernels_convolve(
     want = reference(
         "nn.conv2d", data.astype("float64"), weight.astype("float64"), data_layout="NHWC",
         kernel_layout="OHWI", padding=border,
+    )
+    assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("dilation", [1, 2])
+def test_groups_read_channels_of_their_own(split: str, dilation: int) -> None:
+    rng = np.random.default_rng(7)
+    data = rng.standard_normal((2, 13, 10, 48)).astype("float32")
+    weight = rng.standard_normal((96, 3, 3, 16)).astype("float32")
+    x = relay.var("x", shape=data.shape)
+    plan = winograd(4, 9 * 16, tiles=5, split=split)
+    wanted = {"groups": 3, "padding": dilation, "dilation": dilation}
+    body = packed_conv2d(x, plan, [transform_weights(weight, 4, 16)], 96, 3, **wanted)
+    got, _ = result(tvm.IRModule.from_expr(relay.Function((x,), body)), data)
+    want = reference(
+        "nn.conv2d", data.astype("float64"), weight.astype("float64"), data_layout="NHWC",
+        kernel_layout="OHWI", **wanted,
     )
     assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
@@ -368,7 +387,7 @@ def test_the_choice_is_explained() -> None:
     [(7, 3, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 6"),
      (7, 4, r"the implementation 'winograd\(m=7, .*' does not fit: m should be 2 to 5"),
      (1, 3, r"the implementation 'winograd\(m=1, .*' does not fit: m should be 2 to 6"),
-     (2, 6, "a convolution of float32 with channels last, stride 1, one group, borders of 0 and a "
+     (2, 6, "a convolution of float32 with channels last, stride 1, borders of 0 and a "
             "square window of 2 to 5 rows is needed, not 1x9x9x4 [*] 4x6x6x4 -> 1x4x4x4 float32")],
 )
 def test_tiles_have_a_largest_size(m: int, window: int, message: str) -> None:
@@ -421,7 +440,7 @@ def test_the_next_weights_are_fetched(split: str, block_tiles: int, fetched: lis
 def test_only_what_it_can_do_is_changed() -> None:
     x = relay.var("x", shape=(1, 64, 56, 56))
     w = relay.const(np.ones((64, 64, 3, 3), "float32"))
-    halves = relay.const(np.ones((64, 32, 3, 3), "float32"))
+    fourths = relay.const(np.ones((64, 4, 3, 3), "float32"))
     image = relay.var("image", shape=(1, 3, 57, 56))
     stem = relay.const(np.ones((64, 3, 7, 7), "float32"))
     even = relay.const(np.ones((64, 3, 8, 8), "float32"))
@@ -431,7 +450,7 @@ def test_only_what_it_can_do_is_changed() -> None:
         relay.nn.conv2d(image, stem, padding=3),
         relay.nn.conv2d(image, even, strides=2),  # no window reads the last row
         relay.nn.conv2d(x, w, strides=2, dilation=2, padding=2),
-        relay.nn.conv2d(x, halves, groups=2, padding=1),
+        relay.nn.conv2d(x, fourths, groups=16, padding=1),
         relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
     ):
         assert "winograd" not in names_in(implement(body, MACHINE))

@@ -33,34 +33,35 @@ PAYS = 0.9
 
 
 class Winograd(PackedImplementation):
-    """Channels last, one group, float32."""
+    """Channels last, float32, in groups of some vectors or in one."""
 
     name = "winograd"
     wants = (
-        "a convolution of float32 with channels last, stride 1, one group, borders of 0 and a "
+        "a convolution of float32 with channels last, stride 1, borders of 0 and a "
         f"square window of {WINDOWS[0]} to {WINDOWS[-1]} rows"
     )
 
     def suits(self, made: Contraction) -> bool:
         floats = {*made.dtypes} == {FLOAT32} and made.border == 0
         square = {*made.strides} == {1} and made.window[0] == made.window[-1]
-        return floats and made.is_plain_image and square and made.window[0] in WINDOWS
+        image = made.rank == 2 and made.channels_last and not made.transposed and made.macs > 0
+        return floats and image and square and made.window[0] in WINDOWS
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         blocks = None
         if {*made.strides} != {1}:
-            plain = made.rank == 2 and {*made.dilation} == {1}
+            plain = made.rank == 2 and {*made.dilation} == {1} and made.groups == 1
             blocks = PixelBlocks.of(made, processor.lanes(FLOAT32)) if plain else None
             if blocks is None:
                 return []
         seen = made if blocks is None else blocks.contraction(made)
         block = _block(seen, processor)
-        if not self.suits(seen) or seen.outputs % block:
+        if not self.suits(seen) or seen.outputs // seen.groups % block:
             return []
         arranging = 0 if blocks is None else prod(blocks.shape) / ARRANGED / processor.threads
-        together = processor.steps_together(FLOAT32, seen.inputs)
+        together = processor.steps_together(FLOAT32, seen.depth)
         found = []
         for way in winograd_plans(seen, block, processor):
             plan = Plan.of(
@@ -74,7 +75,7 @@ class Winograd(PackedImplementation):
                 return (transform_weights(plain, m, block),)
 
             arranged = None if blocks is None else Arranged(seen, blocks.data)
-            growth = (way.m + seen.window[0] - 1) ** 2 * seen.inputs / made.products
+            growth = (way.m + seen.window[0] - 1) ** 2 * seen.depth / made.products
             cycles = (way.cycles + arranging) / PAYS
             found.append(Candidate(plan, cycles, pack, arranged, growth))
         return found
@@ -85,11 +86,11 @@ class Winograd(PackedImplementation):
             raise ValueError(f"m should be 2 to {most}")
         shape = operands[0].concrete_shape if len(operands) == 1 else ()
         size = (m + made.window[0] - 1) ** 2
-        wanted = len(shape) == 4 and (shape[0], shape[2]) == (size, made.inputs)
-        if not wanted or shape[1] * shape[3] != made.outputs:
+        wanted = len(shape) == 4 and (shape[0], shape[2]) == (size, made.depth)
+        if not wanted or shape[1] * shape[3] != made.outputs or shape[1] % made.groups:
             raise ValueError(
-                f"weight {shape} should have {size} positions, {made.inputs} input channels and "
-                f"{made.outputs} output channels in blocks"
+                f"weight {shape} should have {size} positions, {made.depth} input channels and "
+                f"{made.outputs} output channels in blocks of a group"
             )
         _expect_loops(made, plan, shape[3])
 
@@ -100,7 +101,7 @@ class Winograd(PackedImplementation):
         """Products of transformed tiles alone, without the sums of the transforms."""
         m, window = plan.integer("m"), made.window[0]
         positions = (m + window - 1) ** 2
-        products = made.batch * all_tiles(made, m) * positions * made.inputs * made.outputs
+        products = made.batch * all_tiles(made, m) * positions * made.depth * made.outputs
         return f"Winograd F({m}, {window})", products
 
     def kernel(
@@ -119,17 +120,17 @@ def _expect_loops(made: Contraction, plan: Plan, block: int) -> None:
             raise ValueError(f"{name} should be at least 1")
     lanes, together = plan.integer("lanes"), plan.integer("together")
     chunk = chunk_of(made, lanes)
-    if block % lanes or made.inputs % chunk or chunk % lanes or chunk % together:
+    if block % lanes or made.depth % chunk or chunk % lanes or chunk % together:
         raise ValueError(
             f"lanes should divide blocks of {block} channels, and lanes and together the "
-            f"{made.inputs} input channels"
+            f"{made.depth} input channels"
         )
 
 
 def _block(made: Contraction, processor: Processor) -> int:
     """Output channels that lie together."""
     width = made.result[-1]
-    return tile_of_rows(processor, width, made.outputs, FLOAT32, made.inputs).columns
+    return tile_of_rows(processor, width, made.outputs // made.groups, FLOAT32, made.depth).columns
 
 
 IMPLEMENTATION = Winograd()
