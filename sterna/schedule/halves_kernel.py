@@ -14,7 +14,7 @@ from sterna.ir.expr import Expr
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import split_bias
-from sterna.schedule.halves_steps import Step, panel_dots, row_dots
+from sterna.schedule.halves_steps import Step, is_written_out, panel_dots, row_dots, widen_rows
 from sterna.schedule.overlap import lead_of_pixels
 from sterna.schedule.statement_kernel import StatementKernel, places_of
 from sterna.te import all as all_of
@@ -24,8 +24,8 @@ from sterna.tir.ir_builder import BufferVar
 
 # What a panel of one pixel may take: widening it saves a tenth of the instructions of a step.
 PANEL_BYTES = 512
-# Groups of four that are widened in a turn of a loop.
-TURN = 4
+# Groups of four that are widened in a turn of a loop; from so many on, compilers leave a loop.
+TURN, UNROLLED = 4, 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,15 +58,14 @@ class HalvesKernel(StatementKernel):
         self.made, self.outer = made, outer
         self.pixels, self.channels = pixels, channels
         self.groups = groups_of(made)
+        self.bytes = reads_bytes(made, pixels)
 
     def describe(self) -> str:
         return f"halves of words, {self.pixels} pixels x {self.channels} channels in registers"
 
     def write(self) -> None:
         ib, each = self.ib, self.pixels
-        self.bytes = reads_bytes(self.made, each)
-        rows = self.bytes or self.channels > 1
-        step = row_dots(self.channels, not self.bytes) if rows else panel_dots(each)
+        step = self._step()
         ib.scope_attr(None, "pragma_import_c", step.definition)
         memory = self.data
         self.read_first(lead_of_pixels(self.made, 0 if self.bytes else each))
@@ -84,6 +83,17 @@ class HalvesKernel(StatementKernel):
                 self._block(memory, first, count, block, step)
 
     # ---- sums ----
+
+    def _step(self) -> Step:
+        """Some groups of a tile's products, written out where calls are much of the kernel."""
+        each, channels = self.pixels, self.channels
+        rows = self.bytes or channels > 1
+        step = row_dots(channels, not self.bytes) if rows else panel_dots(each)
+        group = each + channels * (3 + 2 * each)
+        calls = -(-self.made.pixels // each) * (self.made.outputs // channels)
+        length = group * (self.groups if self.groups < UNROLLED else 3)
+        is_out = is_written_out(calls, each * channels, length, calls * self.groups * group)
+        return step.written_out() if is_out else step
 
     def _block(
         self, panel: BufferVar, first: Expr, count: Expr, block: Expr, step: Step
@@ -124,6 +134,13 @@ class HalvesKernel(StatementKernel):
 
     def _widen(self, panel: BufferVar, first: Expr, count: Expr) -> None:
         """So many pixels from one on."""
+        if self.made.is_pointwise and self.groups > TURN and not self.made.depth % GROUP:
+            step = widen_rows(self.pixels)
+            self.ib.scope_attr(None, "pragma_import_c", step.definition)
+            start = address_of(self.data[first * self.made.depth])
+            self.ib.emit(call_extern(
+                "int32", step.name, address_of(panel[0]), start, build.const(self.groups), count))
+            return
         with self.ib.for_range(0, count, name="pixel") as pixel:
             if self.made.is_pointwise:
                 self._widen_row(panel, (first + pixel) * self.made.depth, pixel)

@@ -5,7 +5,7 @@ piece of assembly, and beside it stands the same in plain C, for every other com
 A function serves all layers of a network that have its tile.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 # Registers are those that the compiler picks: %[name].
 _SELECT = "#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP"
@@ -18,6 +18,12 @@ class Step:
     name: str
     definition: str
 
+    def written_out(self) -> "Step":
+        """The same for one kernel, whose sums stay in registers: no call, no stores, no loads."""
+        text = self.definition.replace(STEP, OUT).replace("static STERNA_STEP", "static STERNA_OUT")
+        return replace(self, name=f"{self.name}_out",
+                       definition=text.replace(f"{self.name}(", f"{self.name}_out("))
+
 
 def _assembly(lines: list[str], changed: list[str], scratch: list[str], read: list[str]) -> str:
     """One piece of assembly; by the names of variables that it changes, overwrites, or reads."""
@@ -26,7 +32,15 @@ def _assembly(lines: list[str], changed: list[str], scratch: list[str], read: li
     outputs += [f'[{each}] "=&r"({each})' for each in scratch]
     inputs = [f'[{each}] "r"({each})' for each in read]
     return f"    __asm__ volatile(\n{body}\n      : {', '.join(outputs)}\n" \
-           f"      : {', '.join(inputs)}\n      : \"memory\");"
+           f"      : {', '.join(inputs)}\n      : \"cc\", \"memory\");"
+
+
+def _loop(lines: list[str], count: str, step: int) -> list[str]:
+    """Turns until a count, from which a step is taken after each, is negative.
+
+    A loop in C around assembly is unrolled by compilers that take it for short.
+    """
+    return ["1:", *lines, f"subs %[{count}], %[{count}], #{step}", "bge 1b"]
 
 
 _WIDEN = ["sxtb16 %[odd], %[even], ror #8", "sxtb16 %[even], %[even]"]
@@ -70,7 +84,7 @@ def _of_groups(name: str, sums: int, step: list[str], begin: str, plain: str) ->
 _HEAD = "static STERNA_STEP int32_t {name}(int32_t *sums, const int8_t *weights, " \
         "const int64_t *panel, int32_t groups{more})"
 
-# Shared by all layers: a copy in each would be faster by less than it is longer.
+# Shared by all layers: a copy in each is longer.
 STEP = """\
 #if !defined(STERNA_STEP) && defined(__GNUC__)
 #define STERNA_STEP __attribute__((noinline))
@@ -79,6 +93,29 @@ STEP = """\
 #endif
 
 """
+
+# In the place of each call, unless code is to be short.
+OUT = """\
+#if !defined(STERNA_OUT) && defined(__GNUC__) && !defined(__OPTIMIZE_SIZE__)
+#define STERNA_OUT inline __attribute__((always_inline))
+#elif !defined(STERNA_OUT) && defined(__GNUC__)
+#define STERNA_OUT __attribute__((noinline))
+#elif !defined(STERNA_OUT)
+#define STERNA_OUT inline
+#endif
+
+"""
+# Instructions that a call takes beside its products, and for each sum that it stores.
+CALL, STORED = 20, 2
+# Instructions that must be saved for each byte of code, and the part of a kernel that they must be.
+WORTH, PART = 10, 1 / 4
+INSTRUCTION_BYTES = 4
+
+
+def is_written_out(calls: int, sums: int, length: int, kernel: float) -> bool:
+    """Whether a step of so many instructions pays its length in a kernel of so many."""
+    saved = calls * (CALL + STORED * sums)
+    return saved > WORTH * INSTRUCTION_BYTES * length and saved > PART * kernel
 
 
 def panel_dots(pixels: int) -> Step:
@@ -121,6 +158,37 @@ def row_dots(channels: int, widened: bool) -> Step:
     return Step(name, STEP + _of_groups(head, channels, step, begin, "\n".join(plain)))
 
 
+def widen_rows(pixels: int) -> Step:
+    """Pixels that lie one after the other, two groups of four bytes or more, into a panel."""
+    name = f"sterna_widen_rows_{pixels}"
+    group = ["ldr %[low], [%[rows]], #4", "sxtb16 %[high], %[low], ror #8",
+             "sxtb16 %[low], %[low]", f"strd %[low], %[high], [%[to]], #{8 * pixels}"]
+    changed, scratch = ["rows", "to"], ["low", "high"]
+    one = _assembly(group, changed, scratch, [])
+    two = _assembly(_loop([*group, *group], "pairs", 1), [*changed, "pairs"], scratch, [])
+    return Step(name, STEP + f"""\
+static STERNA_STEP int32_t {name}(int64_t *panel, const int8_t *rows, int32_t groups,
+                               int32_t count) {{
+  for (; count > 0; count--) {{
+    int64_t *to = panel++;
+{_SELECT}
+    int32_t low, high, pairs = (groups >> 1) - 1;
+    if (groups & 1) {{
+{one}
+    }}
+{two}
+#else
+    for (int32_t group = 0; group < groups; group++, rows += 4, to += {pixels}) {{
+      uint32_t low = (uint16_t)rows[0] | (uint32_t)rows[2] << 16;
+      uint32_t high = (uint16_t)rows[1] | (uint32_t)rows[3] << 16;
+      *to = (int64_t)((uint64_t)high << 32 | low);
+    }}
+#endif
+  }}
+  return 0;
+}}""")
+
+
 _PLAIN_BYTES = "panel[0] * w0 + panel[1] * w1 + panel[2] * w2 + panel[3] * w3"
 _PLAIN = "(int16_t)*panel * w0 + (int16_t)(*panel >> 32) * w1 +\n" \
          "          (int16_t)(*panel >> 16) * w2 + (int16_t)(*panel >> 48) * w3"
@@ -128,6 +196,13 @@ _PLAIN = "(int16_t)*panel * w0 + (int16_t)(*panel >> 32) * w1 +\n" \
 
 # ---- depthwise ----
 
+
+_FOUR_PIXELS = _assembly(_loop([
+    "ldrsb %[b], [%[from], %[channels]]", "ldrsb %[c], [%[from], %[two]]",
+    "ldrsb %[d], [%[from], %[three]]", "ldrsb %[a], [%[from]]",
+    "add %[from], %[from], %[channels], lsl #2", "pkhbt %[a], %[a], %[b], lsl #16",
+    "pkhbt %[c], %[c], %[d], lsl #16", "strd %[a], %[c], [%[plane]], #8",
+], "left", 4), ["from", "plane", "left"], ["a", "b", "c", "d"], ["channels", "two", "three"])
 
 PAIR_PLANE = Step("sterna_copy_pairs", STEP + f"""\
 static inline int32_t sterna_pair(int32_t a, int32_t b) {{
@@ -140,33 +215,41 @@ static inline int32_t sterna_pair(int32_t a, int32_t b) {{
 #endif
 }}
 
-/* Rows of one channel, two neighbours in a word, between the border's pixels. */
+/* Rows of one channel, two neighbours in a word, the first perhaps the second of its word: what
+   lies before and behind them is there already, and skipped, but for halves of their words. */
 static STERNA_STEP int32_t sterna_copy_pairs(
     int32_t *plane, const int8_t *image, int32_t rows, int32_t pitch, int32_t channels,
-    int32_t words, int32_t before, int32_t inside, int32_t border) {{
-  const int32_t both = sterna_pair(border, border);
+    int32_t skip, int32_t is_second, int32_t inside, int32_t border) {{
+  const int32_t two = 2 * channels, three = 3 * channels;
   for (; rows > 0; rows--) {{
     const int8_t *from = image;
-    int32_t *end = plane + words, left = inside;
-    for (int32_t pixel = before; pixel > 1; pixel -= 2) *plane++ = both;
-    if (before & 1) {{
+    int32_t left = inside;
+    if (is_second) {{
       *plane++ = sterna_pair(border, from[0]);
       from += channels;
       left--;
     }}
+{_SELECT}
+    int32_t a, b, c, d;
+    left -= 4;
+    if (left >= 0) {{
+{_FOUR_PIXELS}
+    }}
+    left += 4;
+#else
     for (; left > 3; left -= 4) {{
       plane[0] = sterna_pair(from[0], from[channels]);
-      plane[1] = sterna_pair(from[2 * channels], from[3 * channels]);
+      plane[1] = sterna_pair(from[two], from[three]);
       plane += 2;
       from += 4 * channels;
     }}
-    if (left > 1) {{
+#endif
+    if (left & 2) {{
       *plane++ = sterna_pair(from[0], from[channels]);
-      from += 2 * channels;
-      left -= 2;
+      from += two;
     }}
-    if (left > 0) *plane++ = sterna_pair(from[0], border);
-    while (plane < end) *plane++ = both;
+    if (left & 1) *plane++ = sterna_pair(from[0], border);
+    plane += skip;
     image += pitch;
   }}
   return 0;
@@ -223,6 +306,13 @@ static STERNA_STEP int32_t {name}(int32_t *sums, const int8_t *weights, const in
 {kept}
   return 0;
 }}""")
+
+
+def plane_length(window: tuple[int, int], stride: int, outputs: int) -> int:
+    """The instructions of such a step."""
+    pairs = window[1] // 2
+    uses = [_uses(outputs, stride, pair, pairs) for pair in range(pairs)]
+    return window[0] * sum(4 + len(each) + sum(map(len, each.values())) for each in uses)
 
 
 def _place_of(tap: int, pairs: int) -> int:

@@ -12,7 +12,13 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import split_bias
-from sterna.schedule.halves_steps import PAIR_PLANE, plane_dots, words_of_row
+from sterna.schedule.halves_steps import (
+    PAIR_PLANE,
+    is_written_out,
+    plane_dots,
+    plane_length,
+    words_of_row,
+)
 from sterna.schedule.overlap import bands_take_place
 from sterna.schedule.statement_kernel import StatementKernel
 from sterna.tir import address_of, call_extern
@@ -69,21 +75,24 @@ class PlaneKernel(StatementKernel):
         ib, made = self.ib, self.made
         columns = odd_columns(made)
         self.step = plane_dots((made.window[0], columns), made.strides[1], self.outputs)
+        calls = made.batch * made.outputs * made.result[0] * -(-made.result[1] // self.outputs)
+        length = plane_length((made.window[0], columns), made.strides[1], self.outputs)
+        if is_written_out(calls, self.outputs, length, calls * length):
+            self.step = self.step.written_out()
         for text in (PAIR_PLANE.definition, self.step.definition):
             ib.scope_attr(None, "pragma_import_c", text)
         if bands_take_place(made, self.band):
             self.read_first()
         plane = ib.allocate("int32", (self.rows * self.words,), name="plane")
         bands = made.result[0] // self.band
-        if bands == 1:  # the rows of border are those of all channels
-            self._fill(plane, *self._inside(build.const(0)))
+        self._fill(plane, build.const(self.rows), build.const(self.rows))
         with (
             ib.for_range(0, made.batch, name="image") as image,
             ib.for_range(0, made.outputs, name="channel") as channel,
             ib.for_range(0, bands, name="band") as band,
         ):
             first, last = self._inside(band)
-            if bands > 1:
+            if bands > 1:  # else the border is that of all channels
                 self._fill(plane, first, last)
             self._copy(plane, image, (band, first, last), channel)
             with ib.for_range(0, self.band, name="row") as row:
@@ -117,9 +126,10 @@ class PlaneKernel(StatementKernel):
         pitch = made.image[1] * made.inputs
         begin = (image * made.image[0] + self._top(band) + first) * pitch + channel
         inside = min(made.image[1], 2 * self.words - before)
-        extents = (pitch, made.inputs, self.words, before, inside, made.border)
+        skip = self.words - (before % 2 + inside + 1) // 2
+        extents = (pitch, made.inputs, skip, before % 2, inside, made.border)
         self.ib.emit(call_extern(
-            "int32", PAIR_PLANE.name, address_of(plane[first * self.words]),
+            "int32", PAIR_PLANE.name, address_of(plane[first * self.words + before // 2]),
             address_of(self.data[begin]), last - first, *map(build.const, extents),
         ))
 

@@ -177,14 +177,17 @@ def _shifted_twice(product: Expr, total: Expr) -> Expr:
     return ((narrow >> right) + more).astype(INT64)
 
 
-def _shifted_to_half(x: Expr, multiplier: Expr, power: Expr) -> Expr:
+def _shifted_to_half(
+    x: Expr, multiplier: Expr, power: Expr, has_negative: bool = True
+) -> Expr:
     """Twice the number that rounding TWICE gives, but for its last place, which halves upward.
 
     Away from zero is upward from what is less by one where it is negative. All has 32 bits.
     """
-    high = Var("high", INT32)
-    shifted = (high + (high >> 31)) >> Call(INT32, "bitwise_not", (power,))
-    return Let(high, high_product(x, multiplier), shifted)
+    high, right = Var("high", INT32), Call(INT32, "bitwise_not", (power,))
+    if not has_negative:
+        return high_product(x, multiplier) >> right
+    return Let(high, high_product(x, multiplier), (high + (high >> 31)) >> right)
 
 
 def _rescaled(
@@ -245,7 +248,10 @@ def _rescaled_narrow(
             read_parameter(parameter, i, attrs.axis) for parameter in (multipliers, powers)
         )
         if isinstance(attrs, RescaleAttrs) and attrs.is_normal and attrs.rounding == "TWICE":
-            half = _shifted_to_half(narrow, multiplier.astype(INT32), power.astype(INT32))
+            # what is negative becomes the lowest number anyway where 0 stands for that
+            has_negative = zero != int_range(out.dtype)[0]
+            half = _shifted_to_half(
+                narrow, multiplier.astype(INT32), power.astype(INT32), has_negative)
             return Call(out.dtype, "saturate", ((half + (2 * zero + 1)) >> 1,))
         product = narrow.astype(INT64) * multiplier.astype(INT64)
         right = build.const(FRACTION_BITS, INT64) - power.astype(INT64)
