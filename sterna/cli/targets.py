@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.output import add_json, show
-from sterna.isa import instruction_sets
+from sterna.isa import instruction_sets, spelled
 from sterna.runtime import device
 from sterna.support import cross, toolchain
 from sterna.support.emulators import runner_for
@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 NATIVE = "llvm -mcpu=native"
 
-# Machines that people ask for, as -mtriple and -mattr name them.
+# Machines that people ask for, as -mtriple names them.
 MACHINES = (
     "x86_64-linux-gnu", "aarch64-linux-gnu", "armv7l-linux-gnueabihf", "riscv64-linux-gnu",
-    "riscv64-linux-gnu -mattr=+v", "wasm32-wasi", "wasm32-wasi -mattr=+simd128",
+    "wasm32-wasi",
     "aarch64-linux-android", "armv7a-linux-androideabi", "x86_64-linux-android",
     "aarch64-apple-macos", "x86_64-apple-macos", "x86_64-windows-gnu", "hexagon-unknown-elf",
     "thumbv7em-none-eabi",
@@ -44,7 +44,7 @@ def run(options: argparse.Namespace) -> int:
     data = {
         "native": _native(), "tools": _tools(), "kinds": kinds,
         "devices": _devices(),
-        "machines": [_machine(options) for options in MACHINES],
+        "machines": [_machine(options) for triple in MACHINES for options in _ways(triple)],
         "architectures": list(instruction_sets()),
     }
     show(options, data, lambda: _text(data))
@@ -90,6 +90,13 @@ def _kind(kind: TargetKind) -> dict[str, Any]:
         "kind": kind.name, "builds": builds, "missing": _missing(kind),
         "options": kind.option_names,
     }
+
+
+def _ways(triple: str) -> list[str]:
+    """A machine as it is named, and with the vectors that it does not have by itself."""
+    found = spelled(triple.partition("-")[0])
+    vectors = "" if found is None else found[0].vectors
+    return [triple, *([f"{triple} -mattr=+{vectors}"] if vectors else [])]
 
 
 def _machine(options: str) -> dict[str, Any]:

@@ -17,6 +17,9 @@ _SAME_SIGNS = {
     ("uint", "uint"): {4: "llvm.aarch64.neon.udot.v4i32.v16i8"},
 }
 
+_LINUX = "-mtriple=aarch64-linux-gnu"
+_ANDROID = "-mtriple=aarch64-linux-android"
+
 AARCH64 = InstructionSet(
     name="aarch64",
     spellings=(
@@ -38,6 +41,17 @@ AARCH64 = InstructionSet(
     loader_features="""
         lse rdm rcpc dotprod fullfp16 fp16fml complxnum sha3 flagm i8mm bf16 sve sve2 sme cssc mops
     """,
+    boards={
+        **dict.fromkeys(
+            ("pixel2", "mate10", "mate10pro", "p20", "p20pro"), f"{_ANDROID} -mattr=+neon"
+        ),
+        "rasp3b64": f"{_LINUX} -mattr=+neon -mcpu=cortex-a53",
+        "rasp4b64": f"{_LINUX} -mattr=+neon -mcpu=cortex-a72",
+        "rk3399": f"{_LINUX} -mattr=+neon",
+        "ultra96": f"{_LINUX} -mattr=+neon -mcpu=cortex-a53",
+        "thunderx": f"{_LINUX} -mattr=+neon,+crc,+lse -mcpu=thunderxt88",
+        "jetson-nano": f"{_LINUX} -mattr=+neon -mcpu=cortex-a57",
+    },
     levels=(
         Level("armv8", "-mcpu=generic"),
         Level("dotprod", "-mcpu=generic -mattr=+dotprod,+fullfp16"),

@@ -4,6 +4,8 @@ from sterna.isa.arm_cores import CORES
 from sterna.isa.capability import Capability, VectorRegisters
 from sterna.isa.instruction_set import InstructionSet, Spelling
 
+_LINUX = "-mtriple=armv7l-linux-gnueabihf"
+
 ARM = InstructionSet(
     name="arm",
     spellings=(
@@ -16,6 +18,13 @@ ARM = InstructionSet(
     soft_float="soft-float",
     abis={"aapcs": "", "aapcs-linux": "", "aapcs16": "", "apcs-gnu": ""},
     aliases={"mve_fp": "mve.fp"},
+    boards={
+        "rasp3b": f"{_LINUX} -mattr=+neon",
+        "rasp4b": f"{_LINUX} -mattr=+neon -mcpu=cortex-a72",
+        "pynq": f"{_LINUX} -mattr=+neon -mcpu=cortex-a9",
+        "beagleai": f"{_LINUX} -mattr=+neon,+vfp4,+thumb2 -mcpu=cortex-a15",
+        "stm32mp1": f"{_LINUX} -mattr=+neon,+vfp4,+thumb2 -mcpu=cortex-a7",
+    },
     registers=(
         VectorRegisters(("neon",), bits=128, count=16),
         VectorRegisters(("mve",), bits=128, count=8),

@@ -81,8 +81,12 @@ class InstructionSet:
     loader_features: str = ""
     """What LLVM uses unasked, or the code generator on purpose, with spaces between: loaders look
     for these before they run code. Tiles are not here: the code itself asks for them."""
+    boards: Mapping[str, str] = field(default_factory=dict)
+    """Options of targets for well-known boards, by the names that users of the classic API know."""
     levels: tuple[Level, ...] = ()
     """Those that a portable file holds code for, the lowest first."""
+    vectors: str = ""
+    """The feature that brings vectors, where processors of which no more is said have none."""
     length_features: str = ""
     """The pattern of features that tell how long vectors are; LLVM knows them beside those that
     bring vectors, the first of what registers need."""

@@ -9,6 +9,7 @@ WASM = InstructionSet(
     object_format="wasm",
     static_code=True,
     triples=(("", "wasm32-unknown-unknown"),),
+    vectors="simd128",
     registers=(VectorRegisters(("simd128",), bits=128, count=16),),
     fused_multiply_add=(Capability(("relaxed-simd",)),),
 )

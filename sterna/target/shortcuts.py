@@ -3,11 +3,15 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from sterna.isa import instruction_sets
 from sterna.isa.hexagon import VERSIONS, vector_features
 from sterna.target.target import Target
 from sterna.target.wording import unknown
 
 Options = str | Sequence[str] | None
+
+ARM_CPU, RISCV_CPU = "arm_cpu", "riscv_cpu"
+"""Keys of targets that boards are listed by."""
 
 
 def create(target: str | Mapping[str, Any] | Target) -> Target:
@@ -56,52 +60,24 @@ def adreno(model: str = "unknown", options: Options = None, backend: str = "open
     return _make(backend, "-keys=adreno,opencl,gpu", f"-model={model}", options=options)
 
 
-_A64 = "-mtriple=aarch64-linux-gnu"
-_ANDROID = "-mtriple=aarch64-linux-android"
-_A32 = "-mtriple=armv7l-linux-gnueabihf"
-
-_ARM_BOARDS = {
-    "pixel2": f"{_ANDROID} -mattr=+neon",
-    "mate10": f"{_ANDROID} -mattr=+neon",
-    "mate10pro": f"{_ANDROID} -mattr=+neon",
-    "p20": f"{_ANDROID} -mattr=+neon",
-    "p20pro": f"{_ANDROID} -mattr=+neon",
-    "rasp3b": f"{_A32} -mattr=+neon",
-    "rasp4b": f"{_A32} -mattr=+neon -mcpu=cortex-a72",
-    "rasp3b64": f"{_A64} -mattr=+neon -mcpu=cortex-a53",
-    "rasp4b64": f"{_A64} -mattr=+neon -mcpu=cortex-a72",
-    "rk3399": f"{_A64} -mattr=+neon",
-    "pynq": f"{_A32} -mattr=+neon -mcpu=cortex-a9",
-    "ultra96": f"{_A64} -mattr=+neon -mcpu=cortex-a53",
-    "beagleai": f"{_A32} -mattr=+neon,+vfp4,+thumb2 -mcpu=cortex-a15",
-    "stm32mp1": f"{_A32} -mattr=+neon,+vfp4,+thumb2 -mcpu=cortex-a7",
-    "thunderx": f"{_A64} -mattr=+neon,+crc,+lse -mcpu=thunderxt88",
-    "jetson-nano": f"{_A64} -mattr=+neon -mcpu=cortex-a57",
-}
+def _boards(key: str) -> dict[str, str]:
+    """The options of boards whose instruction sets have a key, by name."""
+    sets = [made for made in instruction_sets().values() if key in made.keys]
+    return {name: options for made in sets for name, options in made.boards.items()}
 
 
 def arm_cpu(model: str = "unknown", options: Options = None) -> Target:
     """An ARM processor; for an unknown model give -mtriple and so on in `options`."""
-    board = _ARM_BOARDS.get(model, "")
-    return _make("llvm", "-device=arm_cpu", f"-model={model}", board, options=options)
-
-
-_RISCV_BOARDS = {
-    "sifive-e31": "-mtriple=riscv32-unknown-elf -mcpu=sifive-e31 -mabi=ilp32",
-    "sifive-e76": "-mtriple=riscv32-unknown-elf -mcpu=sifive-e76 -mabi=ilp32f",
-    "sifive-u54": "-mtriple=riscv64-unknown-linux-gnu -mcpu=sifive-u54 -mabi=lp64d",
-    "sifive-u74": "-mtriple=riscv64-unknown-linux-gnu -mcpu=sifive-u74 -mabi=lp64d",
-    "sifive-x280": "-mtriple=riscv64-unknown-linux-gnu -mcpu=sifive-x280 -mabi=lp64d",
-    "licheepi3a": "-mtriple=riscv64-unknown-linux-gnu -mcpu=spacemit-x60 -mabi=lp64d",
-}
+    board = _boards(ARM_CPU).get(model, "")
+    return _make("llvm", f"-device={ARM_CPU}", f"-model={model}", board, options=options)
 
 
 def riscv_cpu(model: str = "sifive-u54", options: Options = None) -> Target:
     """A RISC-V processor."""
-    if model not in _RISCV_BOARDS:
-        raise unknown(model, _RISCV_BOARDS, "It should be a model of riscv_cpu")
-    return _make("llvm", "-device=riscv_cpu", f"-model={model}", _RISCV_BOARDS[model],
-                 options=options)
+    boards = _boards(RISCV_CPU)
+    if model not in boards:
+        raise unknown(model, boards, f"It should be a model of {RISCV_CPU}")
+    return _make("llvm", f"-device={RISCV_CPU}", f"-model={model}", boards[model], options=options)
 
 
 # Microcontrollers by their processors; host is this machine, which runs the same C.

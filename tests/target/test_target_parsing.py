@@ -286,12 +286,12 @@ def test_shortcuts() -> None:
         target_module.riscv_cpu("sifive-u47")
 
 
-@pytest.mark.parametrize("model", target_module.shortcuts._ARM_BOARDS)
+@pytest.mark.parametrize("model", target_module.shortcuts._boards("arm_cpu"))
 def test_arm_boards(model: str) -> None:
     assert target_module.arm_cpu(model).model == model
 
 
-@pytest.mark.parametrize("model", target_module.shortcuts._RISCV_BOARDS)
+@pytest.mark.parametrize("model", target_module.shortcuts._boards("riscv_cpu"))
 def test_riscv_boards(model: str) -> None:
     assert target_module.riscv_cpu(model).model == model
 
