@@ -210,6 +210,15 @@ int vm_trim(sterna_any *r, const word *operands) {
   return 0;
 }
 
+int vm_refuse(const sterna_ndarray *text) {
+  char said[600] = {0};
+  size_t bytes;
+  if (sterna_tensor_bytes(&text->tensor, &bytes)) return -1;
+  if (bytes >= sizeof said) return sterna_set_error("ValueError", "an error of the program has too long a text");
+  if (bytes && sterna_tensor_copy_to_memory(&text->tensor, said, bytes)) return -1;
+  return sterna_set_error("BranchNotCompiled", said);
+}
+
 int vm_is_true(const sterna_any *value, int *out) {
   DLTensor *t;
   size_t bytes;

@@ -21,7 +21,7 @@ FORMS: dict[str, str] = {
     "apply": "wr*", "run": "r*", "object": "wi*", "field": "wri", "if": "rj", "case": "rij",
     "jump": "j", "return": "r", "drop": "*", "reference": "wr", "read": "wr", "write": "rr",
     "fail": "", "append": "wrr", "stack": "wrc", "trim": "wrri",
-    "extents": "wr",
+    "extents": "wr", "refuse": "wc",
 }
 CODES = {name: code for code, name in enumerate(FORMS)}
 

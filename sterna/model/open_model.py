@@ -33,6 +33,7 @@ from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Function, RelayExpr, Tuple, TupleGetItem
 from sterna.runtime.node_times import NodeTimes
 from sterna.runtime.vm import DEEPEST_RECURSION
+from sterna.support.errors import BranchNotCompiled
 
 # Shapes that are kept, and ways to go on from each value that decides.
 MOST_KEPT = 64
@@ -159,12 +160,12 @@ class OpenModel(CompiledModel):
             if len(self._checked) < MOST_KEPT:
                 self._checked.add(key)
         values = tensors_of(given)
-        if self._symbolic is not None:
-            special = self._roots.get(key)
-            if special is None and self._any_shape:
+        if self._symbolic is not None and self._roots.get(key) is None:
+            if self._any_shape:
                 self._background.met(key, lambda: self._prepare(key, given))
-            if special is None:
-                return self._symbolic(values)
+            made = self._by_symbols(values)
+            if made is not None:
+                return made
         with self._lock:
             root = _kept(self._roots, key)
         step: _Step | None = root
@@ -174,10 +175,20 @@ class OpenModel(CompiledModel):
                 return _grouped(step.outputs, results)
             values.update(zip(step.results, results[1:], strict=True))
             step = step.following.get(_key(results[0]))
-        if self._symbolic is not None:  # the specialisation holds for other values
-            return self._symbolic(tensors_of(given))
+        made = self._by_symbols(tensors_of(given))  # the specialisation holds for other values
+        if made is not None:
+            return made
         with self._lock:
             return self._specialise(root, given)
+
+    def _by_symbols(self, values: Mapping[str, Any]) -> list[Any] | None:
+        """What the program for all shapes gives; None if there is none, or it lacks a branch."""
+        if self._symbolic is None:
+            return None
+        try:
+            return self._symbolic(values)
+        except BranchNotCompiled:
+            return None
 
     def _specialise(self, root: _Step, given: dict[str, Given]) -> list[Any]:
         """Import the model for these inputs; what is compiled on the way is kept."""

@@ -4,6 +4,7 @@
     RefCreate(value)  RefRead(ref)          RefWrite(ref, value)       a cell that can be written
     Trim(tensor, count)                     a tensor of which only so many elements are filled
     Extents(numbers)                        an empty tensor whose shape tells numbers to blocks
+    Refuse(type, reason)                    a value that cannot be: runs that ask for it are errors
 
 Lists never change; a machine that nobody else watches appends in place. References do change, so
 programs with them say the order by Let.
@@ -21,6 +22,7 @@ from sterna.relay.arrays import from_numpy, numpy_dtype
 from sterna.relay.expr import RelayExpr
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
+from sterna.support.errors import BranchNotCompiled
 
 Emitted = tuple[Any, ...]
 
@@ -204,6 +206,35 @@ class Extents(Step):
     def evaluate(self, *values: Any) -> Any:
         """An array of no bytes."""
         return np.empty((0, *map(int, values[0])), np.uint8)
+
+
+@node
+class Refuse(Step):
+    """What stands where a value cannot be made: a run that comes here ends with an error."""
+
+    INSTRUCTION: ClassVar[str] = "refuse"
+    kind: Type
+    reason: str
+
+    MOST_BYTES: ClassVar[int] = 500
+
+    def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
+        """Itself: it has no parts."""
+        return self
+
+    def conclude(self, *kinds: Type) -> Type:
+        """The type that the value would have."""
+        return self.kind
+
+    def evaluate(self, *values: Any) -> Any:
+        """The error."""
+        raise BranchNotCompiled(self.reason)
+
+    def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
+        """The error's text."""
+        whole = self.reason.encode()[: self.MOST_BYTES].decode(errors="ignore")
+        text = np.frombuffer(whole.encode(), np.uint8)
+        return (constant(from_numpy(text)),)
 
 
 @node

@@ -27,6 +27,10 @@ class OpNotImplemented(TVMError, NotImplementedError):
     """A model uses operators that its importer does not know."""
 
 
+class BranchNotCompiled(ValueError):
+    """A run takes a branch that its program was not compiled for."""
+
+
 class MissingPackageError(ImportError):
     """An optional package is not installed."""
 
@@ -46,6 +50,7 @@ _registered: dict[str, type[BaseException]] = {
     "TVMError": TVMError,
     "InternalError": InternalError,
     "OpNotImplemented": OpNotImplemented,
+    "BranchNotCompiled": BranchNotCompiled,
     "RPCError": RPCError,
     "RPCSessionTimeoutError": RPCSessionTimeoutError,
 }

@@ -30,8 +30,9 @@ from sterna.frontend.format import Graph, ImportOptions
 from sterna.frontend.graph_importer import ABSENT, UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs, Shape
 from sterna.frontend.names import Names
-from sterna.frontend.node import Feeds, ProgramFeeds, Result
+from sterna.frontend.node import Feeds, Result
 from sterna.frontend.onnx.attributes import attributes_of, expect_declared, graphs_of
+from sterna.frontend.onnx.choices import BranchesDiffer, are_alike, chosen
 from sterna.frontend.onnx.declared_inputs import declared_inputs, input_dtype
 from sterna.frontend.onnx.format import FORMAT
 from sterna.frontend.onnx.functions import (
@@ -53,21 +54,21 @@ from sterna.frontend.onnx.model import (
     KnownReads,
     LoadedModel,
     Source,
-    all_nodes,
     load_model,
     reads,
     sorted_nodes,
 )
 from sterna.frontend.onnx.node import Node, find_converter
-from sterna.frontend.onnx.open_graph import OpenGraph, open_input, tensor_entry
+from sterna.frontend.onnx.open_graph import OpenGraph, tensor_entry
 from sterna.frontend.onnx.tensors import array_of, dense_of, element_type
-from sterna.frontend.open_inputs import Given, OpenInput, is_tensor, tensors_of
-from sterna.frontend.open_shapes import UndecidedError, open_dim
-from sterna.frontend.stages import Decide, StagedFeeds
+from sterna.frontend.open_inputs import Given, is_tensor
+from sterna.frontend.open_shapes import UndecidedError
+from sterna.frontend.stages import StagedFeeds
 from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType
-from sterna.relay.expr import Function, If, RelayExpr, Tuple, Var
-from sterna.relay.symbols import Symbols
+from sterna.relay.expr import RelayExpr, Tuple, Var
+from sterna.relay.steps import Refuse
+from sterna.relay.symbolic_values import symbolic_value
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
@@ -113,51 +114,6 @@ def load(model: Source, options: ImportOptions) -> Graph:
     loaded = load_model(model)
     with limited_folding() as room:
         return Importer(loaded, options.inputs(), None, options.freeze_params, room).run()
-
-
-class OnnxTrace:
-    """A model that is imported when inputs come, as often as they bring something new."""
-
-    def __init__(self, model: Source) -> None:
-        self.loaded = load_model(model)
-        graph = self.loaded.proto.graph
-        weights = {tensor.name for tensor in graph.initializer}
-        weights |= {sparse.values.name for sparse in graph.sparse_initializer}
-        entries = [entry for entry in graph.input if entry.name not in weights]
-        self.inputs: Sequence[OpenInput] = [open_input(entry) for entry in entries]
-        self.outputs: Sequence[str] = [output.name for output in graph.output]
-        self.needs_host = any(node.op_type in KINDS for node in all_nodes(graph))
-
-    def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
-        """The outputs for inputs of these shapes; decide runs the parts that decide about others.
-
-        They are over variables by the inputs' names (those of a sequence with numbers behind), and
-        over those of stages.
-        """
-        feeds = StagedFeeds(tensors_of(inputs), decide=decide)
-        shapes = {n: each.shape for n, each in inputs.items() if isinstance(each, np.ndarray)}
-        with limited_folding() as room:
-            importer = Importer(self.loaded, Inputs(shapes), None, True, room, feeds, inputs)
-            results = importer.results()
-        return feeds.replaced(results)
-
-
-    def symbolic(self) -> Function:
-        """The whole model over symbols for its open dimensions; a ValueError says why not."""
-        symbols = Symbols()
-        shapes: dict[str, Any] = {}
-        for each in self.inputs:
-            if each.shape is None or each.is_sequence or each.is_optional or each.dtype is None:
-                raise ValueError(f"input {each} is no tensor of a known number of dimensions")
-            shapes[each.name] = [symbols.of_dim(open_dim(dim)) for dim in each.shape]
-        with limited_folding() as room:
-            importer = Importer(self.loaded, Inputs(shapes), None, True, room, ProgramFeeds())
-            results = importer.results()
-        for name, result in zip(self.outputs, results, strict=True):
-            if result is ABSENT or not isinstance(result.checked_type, TensorType):
-                raise ValueError(f"output '{name}' is no tensor")
-        body = results[0] if len(results) == 1 else Tuple(tuple(results))
-        return Function(tuple(importer.inputs), body)
 
 
 def _expect_config(config: Mapping[str, Any] | None) -> None:
@@ -335,10 +291,15 @@ class Importer(GraphImporter):
         names = [entry if isinstance(entry, str) else entry.name for entry in outputs]
         opened = OpenGraph(self.values, [*(reads(n, self.known_reads) for n in order), names])
         self.open_graphs.append(opened)
-        for node in order:
+        for place, node in enumerate(order):
             operator, read = self._operator(node), reads(node, self.known_reads)
             facts = NodeFacts(node.name, node.op_type, read, list(node.output), operator)
-            self.add_node(facts, partial(self._convert, node) if self._converts(node) else None)
+            try:
+                self.add_node(facts, partial(self._convert, node) if self._converts(node) else None)
+            except BranchesDiffer as choice:
+                rest = order[place + 1 :]
+                self.values.update(zip(names, self._forked(choice, rest, names), strict=True))
+                break
             opened.at += 1
         self.open_graphs.pop()
 
@@ -426,6 +387,8 @@ class Importer(GraphImporter):
             raise ValueError(f"its condition is {type_of(condition)}, not one of bool")
         graphs = {attribute.name: attribute.g for attribute in node.attribute}
         known = self.feeds.value_of(condition)
+        if known is None:
+            known = symbolic_value(condition)  # what holds for all extents
         if known is not None:
             taken = bool(known.reshape(-1)[0])
             return self._branch(node, graphs["then_branch" if taken else "else_branch"])
@@ -445,12 +408,44 @@ class Importer(GraphImporter):
             ) from error
         if any(result is UNMADE for result in (*yes, *no)):
             return [UNMADE] * len(node.output)
-        if ABSENT in (*yes, *no) or any(
-            a.checked_type != b.checked_type for a, b in zip(yes, no, strict=True)
-        ):
-            raise UndecidedError(f"node '{node.name}' (If): its branches are of different types")
         flag = call("reshape", condition, ()) if type_of(condition).shape else condition
-        return [If(flag, a, b) for a, b in zip(yes, no, strict=True)]
+        if not are_alike(yes, no):
+            raise BranchesDiffer(node, flag, yes, no)
+        return chosen(flag, yes, no)
+
+    def _forked(
+        self, choice: BranchesDiffer, rest: Sequence[NodeProto], outputs: Sequence[str]
+    ) -> list[RelayExpr]:
+        """The outputs of a graph, of which what follows an If is there once for each branch.
+
+        Where it does not go with the results of one of them, runs that take that one are refused.
+        """
+        around, depth = self.values, (len(self.around), len(self.open_graphs))
+        outer = around.maps if isinstance(around, ChainMap) else [around]
+        made: list[list[RelayExpr] | None] = []
+        for results in (choice.yes, choice.no):
+            own = dict(zip(choice.node.output, results, strict=True))
+            self.values = ChainMap(own, *outer)
+            try:
+                self.nodes += len(rest)
+                self._add_nodes(rest, outputs)
+                made.append([self.result(name) for name in outputs])
+            except OpNotImplemented:
+                raise
+            except ValueError:
+                made.append(None)
+                del self.around[depth[0] :], self.open_graphs[depth[1] :]
+            finally:
+                self.values = around
+        yes, no = made
+        known = yes or no
+        if known is None or UNMADE in known or ABSENT in known:
+            raise UndecidedError(str(choice))
+        refused = [Refuse(each.checked_type, choice.refusal) for each in known]
+        yes, no = yes or refused, no or refused
+        if not are_alike(yes, no):
+            raise UndecidedError(str(choice))
+        return chosen(choice.flag, yes, no)
 
     def _branch(self, node: NodeProto, graph: GraphProto) -> list[RelayExpr]:
         if len(graph.output) != len(node.output):
