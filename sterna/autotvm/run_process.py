@@ -2,6 +2,8 @@
 
 import json
 import sys
+import time
+from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,8 +15,13 @@ from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.runtime import Device, load_module, ndarray
 from sterna.tune.lines import LineProcess, ProcessEnded, ProcessSilent
 from sterna.tune.measure import RemoteDevice, WrongResult, expect_close
+from sterna.tune.statistics import Verdict, compare
 
 RUNTIME, WRONG, TIMEOUT = 4, 5, 7
+# Turns with the fastest so far instead of one long run, by which each repeat is made of several.
+TURNS = 4
+# Those after which one that looks faster is believed or not, and the seconds that they may take.
+MOST_TURNS, SURE_WITHIN = 24, 5.0
 
 
 @dataclass(frozen=True)
@@ -97,13 +104,33 @@ def _run(bench: Workbench) -> tuple[list[float], list[float]]:
         arrays = [ndarray.array(array, place) for array in given]
         def timed(one: Any) -> float:
             evaluator = one.time_evaluator(
-                "measured", place, number=bench.number, repeat=1, min_repeat_ms=bench.min_repeat_ms
+                "measured", place, number=max(1, bench.number // TURNS), repeat=1,
+                min_repeat_ms=bench.min_repeat_ms // TURNS,
             )
             return float(evaluator(*arrays).results[0])
 
         other = module if bench.incumbent == bench.path else loaded(bench.incumbent)
-        pairs = [(timed(other), timed(module)) for _ in range(bench.repeat)]
-        return [first for first, _ in pairs], [second for _, second in pairs]
+        return in_turns(lambda: timed(other), lambda: timed(module), bench.repeat)
+
+
+def in_turns(
+    incumbent: Callable[[], float], challenger: Callable[[], float], repeat: int
+) -> tuple[list[float], list[float]]:
+    """The times of both, run in turns; a challenger that looks faster runs until that is sure.
+
+    Those turns count whose ratios are in the middle, as many as there are repeats.
+    """
+    pairs = [(incumbent(), challenger()) for _ in range(TURNS * repeat)]
+    until = time.monotonic() + SURE_WITHIN
+    while len(pairs) < MOST_TURNS and time.monotonic() < until:
+        seen = compare([first for first, _ in pairs], [second for _, second in pairs])
+        if seen.ratio >= 1 or seen.verdict is not Verdict.OPEN:
+            break
+        pairs.append((incumbent(), challenger()))
+    pairs.sort(key=lambda pair: pair[1] / pair[0])
+    left = (len(pairs) - repeat) // 2
+    middle = pairs[left : left + repeat]
+    return [first for first, _ in middle], [second for _, second in middle]
 
 
 def _drawn(bench: Workbench) -> list[Array]:

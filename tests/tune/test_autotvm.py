@@ -11,6 +11,7 @@ import pytest
 
 import sterna as tvm
 from sterna import autotvm, micro, relay, te
+from sterna.autotvm.run_process import in_turns
 from sterna.autotvm.space import FallbackConfigEntity
 from tests.schedule.implemented import run_built
 from tests.support import require_program
@@ -240,3 +241,16 @@ def test_graph_tuners_write_the_best(tmp_path: Path) -> None:
         matmul(8, 8, 8)
     with pytest.raises(ValueError, match="no input 'y'; it has x"):
         autotvm.graph_tuner.PBQPTuner(relay.Function((x,), x), {"y": (8, 8)}, [], [], TARGET)
+
+
+def test_one_lucky_turn_makes_no_winner_and_one_unlucky_turn_no_loser() -> None:
+    order = np.random.default_rng(0)
+
+    def share(ratio: float, *first_turn: float) -> float:
+        noise = iter([*first_turn, *(1.0 + order.exponential(0.05, 100))])
+        incumbent, challenger = in_turns(lambda: next(noise), lambda: ratio * next(noise), 1)
+        assert len(incumbent) == len(challenger) == 1
+        return challenger[0] / incumbent[0]
+
+    assert share(1.3, 9.0, 1.0) == pytest.approx(1.3, rel=0.15)
+    assert share(0.7, 1.0, 9.0) == pytest.approx(0.7, rel=0.15)
