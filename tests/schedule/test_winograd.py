@@ -179,6 +179,31 @@ def test_groups_read_channels_of_their_own(split: str, dilation: int) -> None:
     assert np.abs(got - want).max() <= 2e-5 * np.abs(want).max()
 
 
+@pytest.mark.parametrize(
+    "channels, outputs, window, groups", [(64, 64, 3, 1), (64, 64, 4, 1), (96, 192, 5, 2)]
+)
+def test_the_run_transforms_weights_that_it_is_given(
+    channels: int, outputs: int, window: int, groups: int
+) -> None:
+    rng = np.random.default_rng(5)
+    data = rng.standard_normal((1, channels, 40, 37)).astype("float32")
+    shape = (outputs, channels // groups, window, window)
+    weight = rng.standard_normal(shape).astype("float32")
+    x, w = relay.var("x", shape=data.shape), relay.var("w", shape=weight.shape)
+    body = relay.nn.conv2d(x, w, padding=window // 2, groups=groups)
+    made = implement(relay.Function((x, w), body), MACHINE)
+    assert names_in(made) == ["winograd"]
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(relay.Function((x, w), body)), target="llvm")
+    want = reference(
+        "nn.conv2d", data.astype("float64"), weight.astype("float64"), padding=window // 2,
+        groups=groups,
+    )
+    assert np.abs(run_built(lib, x=data, w=weight) - want).max() <= 4e-5 * np.abs(want).max()
+    small = implement(relay.Function((x, w), body), MACHINE, growth=0)
+    assert names_in(small) == []  # memory for transformed weights is limited
+
+
 def network(
     shape: tuple[int, ...], channels: int, padding: Any = 1, window: int = 3, layout: str = "NCHW",
     **attrs: Any,
@@ -440,6 +465,7 @@ def test_the_next_weights_are_fetched(split: str, block_tiles: int, fetched: lis
 def test_only_what_it_can_do_is_changed() -> None:
     x = relay.var("x", shape=(1, 64, 56, 56))
     w = relay.const(np.ones((64, 64, 3, 3), "float32"))
+    deep = relay.var("deep", shape=(1, 512, 7, 7))  # for whose few pixels the run transforms much
     fourths = relay.const(np.ones((64, 4, 3, 3), "float32"))
     image = relay.var("image", shape=(1, 3, 57, 56))
     stem = relay.const(np.ones((64, 3, 7, 7), "float32"))
@@ -451,7 +477,7 @@ def test_only_what_it_can_do_is_changed() -> None:
         relay.nn.conv2d(image, even, strides=2),  # no window reads the last row
         relay.nn.conv2d(x, w, strides=2, dilation=2, padding=2),
         relay.nn.conv2d(x, fourths, groups=16, padding=1),
-        relay.nn.conv2d(x, relay.var("w", shape=(64, 64, 3, 3)), padding=1),
+        relay.nn.conv2d(deep, relay.var("w", shape=(512, 512, 3, 3)), padding=1),
     ):
         assert "winograd" not in names_in(implement(body, MACHINE))
     for layout, shape in (("HWNC", (56, 56, 1, 64)), ("NWHC", (1, 56, 56, 64))):

@@ -15,12 +15,13 @@ from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import Way
 from sterna.relay.op import call as call_of
-from sterna.schedule.choose import deciding
+from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.cost import depthwise_cycles
+from sterna.schedule.cost import depthwise_cycles, tiled_cycles
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.expression import Expression
 from sterna.schedule.implementation import (
+    Candidate,
     Plan,
     best_candidate,
     compute_packed,
@@ -28,6 +29,7 @@ from sterna.schedule.implementation import (
     unpacked,
     ways_to_grow,
 )
+from sterna.schedule.implementations.direct import packing_of
 from sterna.schedule.implementations.im2col import IMPLEMENTATION as IM2COL
 from sterna.schedule.implementations.im2col import (
     im2col_cycles,
@@ -36,8 +38,11 @@ from sterna.schedule.implementations.im2col import (
     with_border,
     without_border,
 )
+from sterna.schedule.implementations.winograd import IMPLEMENTATION as WINOGRAD
+from sterna.schedule.implementations.winograd import transformed_in_graph
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed import expression_of
+from sterna.schedule.sum_of_products import DIRECT
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
 
@@ -58,7 +63,7 @@ def implement_conv(call: Call, processor: Processor, growth: float) -> RelayExpr
     data, weight = call.args[:2]
     described = with_known_weights(call)
     if described is None:
-        return _with_free_weights(call, processor)
+        return _with_free_weights(call, processor, growth)
     made, plain = described
     wide = with_wide_channels(call, made, processor)
     if wide is not None:
@@ -95,14 +100,21 @@ def _packed_attrs(attrs: Any, plan: Plan, seen: Contraction) -> ConvAttrs:
     return packed
 
 
-def _with_free_weights(call: Call, processor: Processor) -> RelayExpr | None:
-    """With channels first weights that only the run knows are packed for im2col as it begins."""
+def _with_free_weights(call: Call, processor: Processor, growth: float) -> RelayExpr | None:
+    """With channels first weights that only the run knows are packed for im2col as it begins.
+
+    With channels last they are transformed for Winograd's way, or laid out for register tiles.
+    """
     attrs: Any = call.attrs
     data, weight = call.args[:2]
     if attrs.implementation or isinstance(weight, Constant) or attrs.kernel_layout != "OIHW":
         return None
     made = described_conv(call)
-    if made is None or not offers_im2col(made, processor):
+    if made is None:
+        return None
+    if made.channels_last:
+        return _with_free_weights_last(call, made, processor, growth)
+    if not offers_im2col(made, processor):
         return None
     if made.is_depthwise and depthwise_cycles(made, processor) < im2col_cycles(made, processor):
         return None  # which copies every element for each place of the window
@@ -112,6 +124,36 @@ def _with_free_weights(call: Call, processor: Processor) -> RelayExpr | None:
     padded = data if seen is made else with_border(made, data)
     return Call(call.op, (padded, packed_in_graph(seen, plan, weight)),
                 _packed_attrs(attrs, plan, seen))
+
+
+def _with_free_weights_last(
+    call: Call, made: Contraction, processor: Processor, growth: float
+) -> RelayExpr | None:
+    attrs: Any = call.attrs
+    data, weight = call.args[:2]
+    found = [each for each in ways_of_free_weights(made, processor) if each.growth <= growth]
+    if not found:
+        return None
+    with deciding(str(made)):
+        taken = choose("implementation", found, lambda each: each.cycles)
+    if taken.plan.name == WINOGRAD.name:
+        packed = transformed_in_graph(made, taken.plan, weight, attrs.kernel_layout, processor)
+        return Call(call.op, (data, packed), _packed_attrs(attrs, taken.plan, made))
+    layout = Expression.of(taken.plan).weights
+    if not layout:
+        return None
+    laid = call_of("layout_transform", weight, src_layout=attrs.kernel_layout, dst_layout=layout)
+    return Call(call.op, (data, laid), attrs.replace(kernel_layout=layout))
+
+
+def ways_of_free_weights(made: Contraction, processor: Processor) -> list[Candidate]:
+    """The ways to compute a convolution with channels last whose weights only the run knows."""
+    with deciding(str(made)):
+        plan = packing_of(made, processor).plan(DIRECT)
+    return [
+        Candidate(plan, tiled_cycles(made, processor)),
+        *WINOGRAD.of_free_weights(made, processor),
+    ]
 
 
 def ways_of_conv(call: Call, processor: Processor) -> list[Way]:

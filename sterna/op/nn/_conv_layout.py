@@ -8,7 +8,11 @@ from typing import Any
 import numpy as np
 
 from sterna.ir.types import TensorType
-from sterna.op.nn._conv_implementation import described_conv, with_known_weights
+from sterna.op.nn._conv_implementation import (
+    described_conv,
+    ways_of_free_weights,
+    with_known_weights,
+)
 from sterna.op.nn._conv_shape import contraction_of
 from sterna.op.nn._padded_channels import has_few_channels, with_wide_weights
 from sterna.relay.arrays import Array
@@ -21,7 +25,7 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import MOVED, depthwise_cycles, tiled_cycles
+from sterna.schedule.cost import MOVED, depthwise_cycles
 from sterna.schedule.dot4 import takes_dot4
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import has_bytes, packing_of, pixel_cycles
@@ -121,7 +125,7 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
             continue
         if known is None:
             lying += im2col_cycles(made, processor)
-            other += tiled_cycles(seen, processor)
+            other += min(each.cycles for each in ways_of_free_weights(seen, processor))
         else:
             lying += min(im2col_cycles(made, processor), pixel_cycles(made, processor))
             other += least_cycles(*with_wide_weights(seen, known[1], processor), processor)
@@ -166,8 +170,10 @@ def alter_conv2d(
     )
     if isinstance(weight, Constant):  # which an implementation packs
         return altered
+    seen = replace(made, data_layout=laid.data, out_layout=laid.out)
+    if seen.channels_last and attrs.kernel_layout == "OIHW":
+        return altered  # of which an implementation decides how its weights lie
     with deciding(str(made)):
-        seen = replace(made, data_layout=laid.data, out_layout=laid.out)
         packing = packing_of(seen, processor).weights
     return altered.replace(kernel_layout=packing or attrs.kernel_layout)
 

@@ -1,4 +1,4 @@
-"""Winograd F(m, r) with weights transformed before, for small windows of stride 1.
+"""Winograd F(m, r) for small windows of stride 1, with weights transformed before or by the run.
 
 Strides over few channels, as in the stems of networks, become such by space-to-depth; dilated
 windows see images that are interleaved, each of them without dilation.
@@ -7,10 +7,15 @@ windows see images that are interleaved, each of them without dilation.
 from collections.abc import Sequence
 from math import prod
 
+import numpy as np
+
 from sterna.ir import build
 from sterna.ir.types import TensorType
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, from_numpy
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.op import call as call_of
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import KERNEL, MOVED, STREAMED, products_per_cycle, regions
 from sterna.schedule.implementation import Arranged, Candidate, PackedImplementation, Plan
 from sterna.schedule.kernel import Processor
 from sterna.schedule.pixel_blocks import ARRANGED, PixelBlocks
@@ -21,7 +26,10 @@ from sterna.schedule.winograd_plan import (
     MOST_SIZE,
     SPLITS,
     WINDOWS,
+    WinogradPlan,
     all_tiles,
+    as_array,
+    matrices,
     restore_weights,
     transform_weights,
     winograd_plans,
@@ -30,6 +38,8 @@ from sterna.te import Tensor
 
 # It pays only if it is this much cheaper: weights grow.
 PAYS = 0.9
+# Bytes of transformed weights that go beyond the second cache in a cycle: in many rows at once.
+STORED = 2
 
 
 class Winograd(PackedImplementation):
@@ -61,24 +71,41 @@ class Winograd(PackedImplementation):
         if not self.suits(seen) or seen.outputs // seen.groups % block:
             return []
         arranging = 0 if blocks is None else prod(blocks.shape) / ARRANGED / processor.threads
-        together = processor.steps_together(FLOAT32, seen.depth)
         found = []
         for way in winograd_plans(seen, block, processor):
-            plan = Plan.of(
-                self.name, m=way.m, tiles=way.tiles, split=way.split, lanes=way.lanes,
-                registers=processor.registers_for(together), together=together,
-                products=made.products,
-            )
+            plan = self._plan(way, seen, made.products, processor)
 
             def pack(m: int = way.m) -> tuple[Array, ...]:
                 plain = weights if blocks is None else blocks.weight(weights)
                 return (transform_weights(plain, m, block),)
 
             arranged = None if blocks is None else Arranged(seen, blocks.data)
-            growth = (way.m + seen.window[0] - 1) ** 2 * seen.depth / made.products
             cycles = (way.cycles + arranging) / PAYS
-            found.append(Candidate(plan, cycles, pack, arranged, growth))
+            found.append(Candidate(plan, cycles, pack, arranged, _growth(way, seen, made.products)))
         return found
+
+    def of_free_weights(self, made: Contraction, processor: Processor) -> Sequence[Candidate]:
+        """The plans whose weights the run transforms, with what that costs."""
+        block = _block(made, processor)
+        if not self.suits(made) or made.outputs // made.groups % block:
+            return []
+        return [
+            Candidate(
+                self._plan(way, made, made.products, processor),
+                way.cycles / PAYS + _transforming(made, way.m, processor),
+                growth=_growth(way, made, made.products),
+            )
+            for way in winograd_plans(made, block, processor)
+        ]
+
+    def _plan(
+        self, way: WinogradPlan, seen: Contraction, products: int, processor: Processor
+    ) -> Plan:
+        together = processor.steps_together(FLOAT32, seen.depth)
+        return Plan.of(
+            self.name, m=way.m, tiles=way.tiles, split=way.split, lanes=way.lanes,
+            registers=processor.registers_for(together), together=together, products=products,
+        )
 
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         m, most = plan.integer("m"), MOST_SIZE - made.window[0] + 1
@@ -109,6 +136,38 @@ class Winograd(PackedImplementation):
     ) -> WinogradKernel:
         """What follows is computed while a tile of results is in registers."""
         return WinogradKernel(made, plan, build.int_value(packed[0].shape[-1]) or 1)
+
+
+def transformed_in_graph(
+    made: Contraction, plan: Plan, weight: RelayExpr, layout: str, processor: Processor
+) -> RelayExpr:
+    """Weights in a layout as transform_weights makes them, by a product with a known matrix.
+
+    G g G' is (G x G) times the window as one column, of all pairs of channels at once.
+    """
+    block, m, window = _block(made, processor), plan.integer("m"), made.window[0]
+    by_tap = call_of("layout_transform", weight, src_layout=layout, dst_layout=f"HWOI{block}o")
+    g = as_array(matrices(m, window).window)
+    both = Constant(from_numpy(np.kron(g, g).astype("float32")))
+    columns = call_of("reshape", by_tap, newshape=(window**2, made.outputs * made.depth))
+    product = call_of("nn.matmul", both, columns)
+    return call_of("reshape", product, newshape=(
+        (m + window - 1) ** 2, made.outputs // block, made.depth, block))
+
+
+def _transforming(made: Contraction, m: int, processor: Processor) -> float:
+    """Cycles in which weights are laid out by taps, multiplied and stored."""
+    positions, pairs = (m + made.window[0] - 1) ** 2, made.outputs * made.depth
+    size = positions * pairs * made.weight.bytes
+    cycles = MOVED * made.taps * pairs + size / STREAMED
+    cycles += max(0, size - processor.l2_bytes) / STORED
+    cycles += positions * made.taps * pairs / products_per_cycle(processor)
+    return cycles / processor.threads + 2 * KERNEL + regions(2, processor)
+
+
+def _growth(way: WinogradPlan, seen: Contraction, products: int) -> float:
+    """How many times larger weights become."""
+    return (way.m + seen.window[0] - 1) ** 2 * seen.depth / products
 
 
 def _expect_loops(made: Contraction, plan: Plan, block: int) -> None:
