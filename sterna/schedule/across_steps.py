@@ -199,6 +199,9 @@ static STERNA_STEP int32_t sterna_copy_plane(
     int32_t count) {{
 {_SELECT}
   mve_pred16_t some = vctp32q((uint32_t)count);
+  /* four pixels at once where they are words, whose addresses gathers take only if aligned */
+  int is_word = count == {QUAD} && (((uintptr_t)image | (uint32_t)channels) & 3) == 0;
+  uint32x4_t pixels = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)channels);
 #endif
   image += top * columns * channels;
   for (int32_t row = top; row < top + height; row++) {{
@@ -209,7 +212,16 @@ static STERNA_STEP int32_t sterna_copy_plane(
       continue;
     }}
     to = sterna_fill_bytes(to, border, before * {QUAD});
-    for (int32_t column = inside; column > 0; column--) {{
+    int32_t column = inside;
+{_SELECT}
+    for (; is_word && column > 3; column -= 4) {{
+      vstrwq_u32((uint32_t *)(void *)to,
+                 vldrwq_gather_offset_u32((const uint32_t *)(const void *)from, pixels));
+      to += 4 * {QUAD};
+      from += 4 * channels;
+    }}
+#endif
+    for (; column > 0; column--) {{
 {_SELECT}
       vstrbq_p_s32(to, vldrbq_z_s32(from, some), some);
 #else

@@ -14,8 +14,8 @@ from sterna.relay.arrays import Array
 from sterna.relay.frontend import from_tflite
 from sterna.relay.interpreter import interpret
 from sterna.testing import require
-from tests.frontend.test_tflite_quantized import IS_MEASURED, expect_same
-from tests.frontend.tflite_models import run_litert
+from tests.frontend.test_tflite_quantized import HAS_MICRO, IS_MEASURED, expect_same
+from tests.frontend.tflite_models import run_litert, run_micro
 from tests.support import SHARED
 
 FOLDER = SHARED / "models" / "tflite"
@@ -104,6 +104,27 @@ def test_whole_numbers_are_the_same(name: str) -> None:
 def test_whole_numbers_are_those_of_reference_kernels(name: str) -> None:
     for mine, theirs in zip(*both(name, "tflm"), strict=True):
         expect_same(mine, theirs, exact=True)
+
+
+@pytest.mark.skipif(not HAS_MICRO, reason="TFLite Micro is there for x86-64 alone")
+@pytest.mark.parametrize("name", [
+    *[name for name in WHOLE if name.startswith("mcu/")], "mcu/tflm_person_detect_int8",
+    "mcu/tflm_keyword_scrambled_8bit", "mcu/tinyengine_mcunet_vww",
+])
+def test_whole_numbers_are_those_of_tflite_micro(name: str) -> None:
+    data = (FOLDER / f"{name}.tflite").read_bytes()
+    module, _ = from_tflite(data, rounding="tflm")
+    states = initial_state(data)
+    given = {
+        var.name_hint: states.get(var.name_hint, drawn(var.checked_type, place))
+        for place, var in enumerate(module["main"].params)
+    }
+    made = interpret(module["main"], *given.values())
+    mine = made if isinstance(made, tuple | list) else [made]
+    theirs = run_micro(data, *(array for key, array in given.items() if key not in states))
+    assert theirs is not None
+    for found, want in zip(mine[: len(theirs)], theirs, strict=True):
+        expect_same(np.asarray(found), want, exact=True)
 
 
 @pytest.mark.parametrize("name", IMPORTED)

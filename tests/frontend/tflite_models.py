@@ -1,5 +1,6 @@
 """Small models of TensorFlow Lite for tests, and what LiteRT computes of them."""
 
+import importlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +10,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
+from sterna.frontend.tflite.schema import read_model
 from sterna.relay.arrays import Array
 from sterna.relay.frontend import from_tflite
 from sterna.relay.interpreter import interpret
@@ -16,6 +18,8 @@ from sterna.relay.interpreter import interpret
 TYPES = {
     name.lower(): code for name, code in vars(schema.TensorType).items() if name[0] != "_"
 }
+
+MICRO_ARENA = 1 << 22
 
 # The first versions of operators that LiteRT knows, where they are not 1.
 VERSIONS = {"BROADCAST_TO": 2}
@@ -199,3 +203,17 @@ def run_imported(data: bytes, *inputs: Array, **options: Any) -> list[Array]:
     return [np.asarray(one) for one in made] if isinstance(made, tuple | list) else [
         np.asarray(made)
     ]
+
+
+def run_micro(data: bytes, *inputs: Array) -> list[Array] | None:
+    """What TFLite Micro computes, which is there for x86-64 alone; None if it refuses a model."""
+    runtime = importlib.import_module("tflite_micro").runtime
+    try:
+        interpreter = runtime.Interpreter.from_bytes(data, [], MICRO_ARENA)
+        for place, array in enumerate(inputs):
+            interpreter.set_input(array, place)
+        interpreter.invoke()
+    except RuntimeError:
+        return None
+    count = len(read_model(data).subgraphs[0].outputs)
+    return [interpreter.get_output(place) for place in range(count)]

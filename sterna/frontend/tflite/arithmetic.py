@@ -83,7 +83,7 @@ def rescaled(
     """Whole numbers times a ratio, of which there may be one for each index along an axis."""
     _, zero = single(quantization, "the result")
     is_wide = dtype_of(whole) == "int64"
-    if is_wide and node.kind != "FULLY_CONNECTED":
+    if is_wide and (node.kind != "FULLY_CONNECTED" or node.rounding == TFLM):
         return _rescaled_wide(whole, ratio, dtype)
     shaped = ratio.reshape(-1)  # also of one: layers of one shape share a kernel
     if is_wide:

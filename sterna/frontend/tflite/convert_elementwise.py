@@ -140,13 +140,14 @@ def leaky_relu(node: Node) -> RelayExpr:
     out_scale, out_zero = single(node.result_quantization(), "the result")
     distance = all_bytes(node.dtype()) - zero
     if node.rounding == TFLM:
-        factors = (float(scale / out_scale), float(alpha * scale / out_scale))
+        ratio = float(scale) / float(out_scale)
+        factors = (ratio, float(alpha) * ratio)
         same, less = (multiplied(distance, *_signed(one)) for one in factors)
     else:
-        ratio = scale / out_scale
+        short = scale / out_scale
         same, less = (
             (distance * int(np.rint(np.float32(256) * one)) + 128) >> 8
-            for one in (ratio, alpha * ratio)
+            for one in (short, alpha * short)
         )
     made = np.where(distance >= 0, same, less) + out_zero
     return by_table(node[0], saturated(made, node.result_dtype()))

@@ -178,7 +178,7 @@ def _shifted_twice(product: Expr, total: Expr) -> Expr:
 
 
 def _shifted_to_half(
-    x: Expr, multiplier: Expr, power: Expr, has_negative: bool = True
+    x: Expr, multiplier: Expr, power: Expr, *, has_negative: bool = True
 ) -> Expr:
     """Twice the number that rounding TWICE gives, but for its last place, which halves upward.
 
@@ -251,7 +251,7 @@ def _rescaled_narrow(
             # what is negative becomes the lowest number anyway where 0 stands for that
             has_negative = zero != int_range(out.dtype)[0]
             half = _shifted_to_half(
-                narrow, multiplier.astype(INT32), power.astype(INT32), has_negative)
+                narrow, multiplier.astype(INT32), power.astype(INT32), has_negative=has_negative)
             return Call(out.dtype, "saturate", ((half + (2 * zero + 1)) >> 1,))
         product = narrow.astype(INT64) * multiplier.astype(INT64)
         right = build.const(FRACTION_BITS, INT64) - power.astype(INT64)
