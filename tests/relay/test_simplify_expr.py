@@ -5,7 +5,9 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.op.tensor.join import MOST_PARTS
 from sterna.relay import transform
+from sterna.relay.traverse import post_order
 from tests.relay.support import apply, check, text_of
 
 X = "fn (%x: Tensor[(2, 3), float32])"
@@ -133,3 +135,19 @@ def test_a_chain_of_joined_parts_is_one_kernel_each() -> None:
     passes = [transform.InferType(), transform.SimplifyExpr(), transform.FuseOps(2)]
     text = str(tvm.transform.Sequential(passes)(module))
     assert text.count("Primitive=1") == 9  # a pool, a joined chain and a mean for each
+
+
+def test_a_long_chain_of_joined_parts_is_copied_together_now_and_then() -> None:
+    """Else a network of n such layers would have kernels of n parts each."""
+    x = relay.var("x", shape=(1, 4))
+    joined = x
+    for _ in range(3 * MOST_PARTS):
+        made = relay.nn.relu(relay.strided_slice(joined, [0, 0], [1, 4]))
+        joined = relay.concatenate([joined, made], axis=1)
+    function = apply(transform.SimplifyExpr(), relay.Function((x,), joined))
+    counts = [
+        len(call.args[0].fields) for call in post_order(function)
+        if isinstance(call, relay.Call) and str(call.op) == "concatenate"
+    ]
+    assert max(counts) == MOST_PARTS
+    assert len(counts) == 3 * MOST_PARTS

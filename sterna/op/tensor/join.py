@@ -20,8 +20,10 @@ from sterna.relay.layout_rules import joined
 from sterna.relay.op import INJECTIVE, Case, OpRecord, record_of, register
 from sterna.te import Tensor, compute
 
-# More parts in one kernel ask too many questions for each vector.
-MOST_PARTS = 64
+# Joined tensors of more parts are copied together first, where others are joined with them: a layer
+# that joins its result with all before it (DenseNet) would write code for every pair of layers, and
+# reads of many places at once are no faster than one more copy.
+MOST_PARTS = 8
 
 
 @attributes
