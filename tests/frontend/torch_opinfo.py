@@ -172,7 +172,7 @@ def _outcome(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
             _expect_results(op, sample, made, tensors)
         except AssertionError:
             _expect_results(op, sample, _in_float64(call, given, made), tensors)
-    except (AssertionError, TypeError, ValueError) as error:
+    except (AssertionError, TypeError, ValueError, RuntimeError) as error:
         return WRONG, short(error)
     return RIGHT, ""
 
