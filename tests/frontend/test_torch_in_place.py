@@ -6,19 +6,16 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
-torch = pytest.importorskip("torch")
-
-from sterna import relay  # noqa: E402
-from sterna.frontend.format import ImportOptions  # noqa: E402
-from sterna.frontend.torch.load_model import import_program, load  # noqa: E402
-from sterna.frontend.torch.memory import Layout, shares_memory  # noqa: E402
-from sterna.frontend.torch.program import Step  # noqa: E402
-from sterna.frontend.torch.read_exported import read_recorded  # noqa: E402
-from sterna.relay.interpreter import interpret  # noqa: E402
-from sterna.support.errors import OpNotImplemented  # noqa: E402
-
-Views = Callable[[Any], tuple[Any, ...]]
+from sterna import relay
+from sterna.frontend.format import ImportOptions
+from sterna.frontend.torch.load_model import import_program, load
+from sterna.frontend.torch.memory import Layout, shares_memory
+from sterna.frontend.torch.program import Step
+from sterna.frontend.torch.read_exported import read_recorded
+from sterna.relay.interpreter import interpret
+from sterna.support.errors import OpNotImplemented
 
 # What is taken of a tensor, and changed; the tensor must be what eager PyTorch leaves it as.
 TAKEN: dict[str, Callable[[Any], Any]] = {
