@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 from sterna import relay
 from sterna.frontend.format import ImportOptions
@@ -16,6 +15,12 @@ from sterna.frontend.torch.program import Step
 from sterna.frontend.torch.read_exported import read_recorded
 from sterna.relay.interpreter import interpret
 from sterna.support.errors import OpNotImplemented
+from tests.support import require_module
+
+require_module("torch")
+import torch  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 # What is taken of a tensor, and changed; the tensor must be what eager PyTorch leaves it as.
 TAKEN: dict[str, Callable[[Any], Any]] = {
