@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from sterna.frontend.open_inputs import Given, OpenInput
 from sterna.frontend.stages import Decide
 from sterna.model.open_arguments import Ranges
-from sterna.model.open_model import OpenModel, Trace
+from sterna.model.open_model import OnlyAProgram, OpenModel, Trace
 from sterna.model.programs import Program, SymbolicRun, home_of
 from sterna.relay.expr import Function, RelayExpr
 from sterna.runtime import Module
@@ -64,4 +64,4 @@ class _Loaded:
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        raise ValueError("a model that was loaded from a file is not imported anew")
+        raise OnlyAProgram("a model that was loaded from a file is not imported anew")

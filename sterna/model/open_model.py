@@ -42,6 +42,10 @@ Build = Callable[[Function, bool], Program]
 """Compiles a function; the flag says that it only decides how to go on."""
 
 
+class OnlyAProgram(ValueError):
+    """A model that was loaded from a file: nothing but its program is there."""
+
+
 class Trace(Protocol):
     """A model that is imported when inputs come."""
 
@@ -179,7 +183,11 @@ class OpenModel(CompiledModel):
         if made is not None:
             return made
         with self._lock:
-            return self._specialise(root, given)
+            try:
+                return self._specialise(root, given)
+            except OnlyAProgram:
+                assert self._symbolic is not None
+                return self._symbolic(tensors_of(given))  # what it lacks is an error
 
     def _by_symbols(self, values: Mapping[str, Any]) -> list[Any] | None:
         """What the program for all shapes gives; None if there is none, or it lacks a branch."""

@@ -225,3 +225,14 @@ def test_converters_of_the_user_go_first() -> None:
     )
     expect_close(results(module, np.ones(3, "float32")), torch.full((3,), -1.0))
     assert seen == [["float32"]]
+
+
+@pytest.mark.parametrize("reduce", [torch.any, torch.all])
+def test_truth_of_uint8_is_uint8(reduce: Any) -> None:
+    x = torch.tensor([[0, 3], [2, 1]], dtype=torch.uint8)
+
+    class Reduced(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            return reduce(x, -1), reduce(x)
+
+    expect_eager(Reduced(), x)

@@ -172,7 +172,7 @@ def _outcome(op: Any, sample: Any, compiled: bool) -> tuple[str, str]:
             _expect_results(op, sample, made, tensors)
         except AssertionError:
             _expect_results(op, sample, _in_float64(call, given, made), tensors)
-    except (AssertionError, TypeError, ValueError) as error:
+    except (AssertionError, TypeError, ValueError, RuntimeError) as error:
         return WRONG, short(error)
     return RIGHT, ""
 
@@ -199,7 +199,7 @@ def _tensor(have: Any, want: Any) -> Any:
     array = np.asarray(have)
     if str(array.dtype) == "bfloat16":
         return torch.from_numpy(array.astype("float32")).bfloat16()
-    made = torch.from_numpy(np.array(array, order="C"))
+    made = torch.from_numpy(np.array(array, order="C")).clone(memory_format=torch.contiguous_format)
     return torch.view_as_complex(made) if _is_complex(want) else made
 
 

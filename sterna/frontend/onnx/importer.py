@@ -442,10 +442,10 @@ class Importer(GraphImporter):
         if known is None or UNMADE in known or ABSENT in known:
             raise UndecidedError(str(choice))
         refused = [Refuse(each.checked_type, choice.refusal) for each in known]
-        yes, no = yes or refused, no or refused
-        if not are_alike(yes, no):
+        first, second = yes or refused, no or refused
+        if not are_alike(first, second):
             raise UndecidedError(str(choice))
-        return chosen(choice.flag, yes, no)
+        return chosen(choice.flag, first, second)
 
     def _branch(self, node: NodeProto, graph: GraphProto) -> list[RelayExpr]:
         if len(graph.output) != len(node.output):

@@ -118,12 +118,19 @@ for _name in (
     "neg", "negative", "sum", "mean", "cumsum", "trace", "zeros_like", "numpy_T", "diag_embed",
     "new_zeros", "constant_pad_nd",
     "expand_copy", "view_copy", "select_backward", "slice_backward", "diff", "as_strided",
+    "diag", "diagonal_copy", "alias_copy", "unsafe_chunk", "as_strided_copy", "narrow_copy",
+    "permute_copy", "unsafe_split", "split_with_sizes_copy", "unbind_copy", "unfold_copy",
+    "broadcast_tensors", "meshgrid", "fliplr", "flipud",
 ):
     aten(f"complex::{_name}")(_by_parts(_name))
 for _name, _values in (
     ("cat", ["tensors"]), ("stack", ["tensors"]), ("hstack", ["tensors"]),
     ("vstack", ["tensors"]), ("where", ["x", "other"]), ("lerp.Scalar", ["x", "end"]),
     ("select_scatter", ["x", "src"]), ("slice_scatter", ["x", "src"]),
+    ("diagonal_scatter", ["x", "src"]), ("as_strided_scatter", ["x", "src"]),
+    ("dstack", ["tensors"]), ("column_stack", ["tensors"]), ("scatter.src", ["x", "src"]),
+    ("scatter_add", ["x", "src"]), ("index_copy", ["x", "source"]),
+    ("masked_scatter", ["x", "source"]), ("index_put", ["x", "values"]), ("copy", ["x", "src"]),
 ):
     aten(f"complex::{_name}")(_by_parts(_name, _values))
 
@@ -225,6 +232,78 @@ def exp(x: RelayExpr) -> RelayExpr:
 @aten("complex::log")
 def log(x: RelayExpr) -> RelayExpr:
     return pair(call("log", size_of(x)), angle(x))
+
+
+@aten("complex::cosh")
+def cosh(x: RelayExpr) -> RelayExpr:
+    return _of_growth(x, "cosh", "sinh")
+
+
+@aten("complex::sinh")
+def sinh(x: RelayExpr) -> RelayExpr:
+    return _of_growth(x, "sinh", "cosh")
+
+
+def _of_growth(x: RelayExpr, first: str, second: str) -> RelayExpr:
+    """f(a) cos b + g(a) sin b i, which cosh and sinh are."""
+    a, b = fields_of(x)
+    return pair(call("multiply", call(first, a), call("cos", b)),
+                call("multiply", call(second, a), call("sin", b)))
+
+
+def _turned(x: RelayExpr, quarters: int) -> RelayExpr:
+    """A number times i, or times -i."""
+    a, b = fields_of(x)
+    return pair(call("negative", b), a) if quarters > 0 else pair(b, call("negative", a))
+
+
+@aten("complex::cos")
+def cos(x: RelayExpr) -> RelayExpr:
+    return cosh(_turned(x, 1))
+
+
+@aten("complex::sin")
+def sin(x: RelayExpr) -> RelayExpr:
+    return _turned(sinh(_turned(x, 1)), -1)
+
+
+@aten("complex::eq")
+def eq(x: Any, other: Any) -> RelayExpr:
+    both = zip(_numbers(x, other), _numbers(other, x), strict=True)
+    return call("logical_and", *(call("equal", *each) for each in both))
+
+
+@aten("complex::ne")
+def ne(x: Any, other: Any) -> RelayExpr:
+    return call("logical_not", eq(x, other))
+
+
+@aten("complex::isnan")
+def isnan(x: RelayExpr) -> RelayExpr:
+    return call("logical_or", *(call("isnan", part) for part in fields_of(x)))
+
+
+@aten("complex::isfinite")
+def isfinite(x: RelayExpr) -> RelayExpr:
+    return call("logical_and", *(call("isfinite", part) for part in fields_of(x)))
+
+
+@aten("complex::isinf")
+def isinf(x: RelayExpr) -> RelayExpr:
+    return call("logical_or", *(call("isinf", part) for part in fields_of(x)))
+
+
+@aten("complex::ones_like", "complex::full_like")
+def full_like(
+    x: RelayExpr, fill_value: complex | float = 1, dtype: str | None = None
+) -> RelayExpr:
+    """Of the same shape; a real type is what was asked for."""
+    real = fields_of(x)[0]
+    parts = [call("full_like", real, like(part, real))
+             for part in (fill_value.real, fill_value.imag)]
+    if dtype is not None and dtype not in PARTS:
+        return call("cast", parts[0], dtype)
+    return pair(*parts)
 
 
 # ---- products of matrices ----

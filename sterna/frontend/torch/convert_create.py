@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
+from sterna.frontend.calls import call, cast, constant, dtype_of, fields_of, like, rank_of
 from sterna.frontend.limits import expect_moderate
-from sterna.frontend.torch.complex_pairs import PARTS, as_complex, pair
+from sterna.frontend.torch.complex_pairs import PARTS, as_complex, is_complex, pair
 from sterna.frontend.torch.convert_shape import shape_of
 from sterna.frontend.torch.extents import Extents, counted, dims_of
 from sterna.frontend.torch.promotion import DEFAULT_FLOAT, Operand, as_type
@@ -85,6 +85,8 @@ def zero(x: RelayExpr) -> RelayExpr:
 
 @aten("scalar_tensor", "_make_dep_token_number")
 def scalar_tensor(s: Operand, dtype: str | None = None) -> RelayExpr:
+    if dtype in PARTS and not isinstance(s, RelayExpr | Expr):
+        return filled((), s, dtype)
     return as_type(s, dtype or DEFAULT_FLOAT)
 
 
@@ -124,7 +126,8 @@ def logspace(
 ) -> RelayExpr:
     expect_moderate(steps, "logspace")
     line = linspace(start, end, steps, "float64")
-    return cast(call("power", like(base, line), line), dtype or DEFAULT_FLOAT)
+    made = call("power", like(base, line), line)
+    return to_type(made, dtype or DEFAULT_FLOAT)
 
 
 @aten("eye")
@@ -190,15 +193,23 @@ def to_type(
 
 
 def converted(x: RelayExpr, dtype: str) -> RelayExpr:
-    """Elements of another type; of truth values what is not zero is true."""
+    """Elements of another type; of truth values what is not zero is true, of complex ones the real
+    part, as PyTorch warns.
+    """
+    if is_complex(x):
+        parts = [converted(part, dtype) for part in fields_of(x)]
+        return call("logical_or", *parts) if dtype == "bool" else parts[0]
     if dtype == "bool" and dtype_of(x) != "bool":
         return call("not_equal", x, like(0, x))
     return cast(x, dtype)
 
 
-@aten("to.other", "type_as")
+@aten("to.other", "type_as", "complex::to.other", "complex::type_as")
 def to_other(x: RelayExpr, other: RelayExpr) -> RelayExpr:
-    return converted(x, dtype_of(other))
+    if not is_complex(other):
+        return converted(x, dtype_of(other))
+    part = dtype_of(fields_of(other)[0])
+    return as_complex(x, next(name for name, own in PARTS.items() if own == part))
 
 
 _NAMES = {

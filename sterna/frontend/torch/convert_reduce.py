@@ -133,12 +133,18 @@ def _place_of(operator: str, x: RelayExpr, dim: int | None, keepdim: bool) -> Re
 
 @aten("all")
 def all_(x: RelayExpr, dim: Dims = None, keepdim: bool = False) -> RelayExpr:
-    return reduced("all", truth(x), dim, keepdim)
+    return _of_truth("all", x, dim, keepdim)
 
 
 @aten("any")
 def any_(x: RelayExpr, dim: Dims = None, keepdim: bool = False) -> RelayExpr:
-    return reduced("any", truth(x), dim, keepdim)
+    return _of_truth("any", x, dim, keepdim)
+
+
+def _of_truth(operator: str, x: RelayExpr, dim: Dims, keepdim: bool) -> RelayExpr:
+    """A truth value; of uint8, from the time before there was bool, one of uint8."""
+    made = reduced(operator, truth(x), dim, keepdim)
+    return cast(made, "uint8") if dtype_of(x) == "uint8" else made
 
 
 @aten("count_nonzero")

@@ -12,21 +12,9 @@ other views of that are taken anew when they are next read.
 from dataclasses import dataclass, field, replace
 
 from sterna.frontend.torch.complex_pairs import PARTS
+from sterna.frontend.torch.memory import RENAMED, VIEWS, Layouts, shares_memory
 from sterna.frontend.torch.program import Argument, NumberRef, Program, ProgramOutput, Ref, Step
 from sterna.support.errors import OpNotImplemented
-
-# Views, and the operator that writes a changed view back; "" for those that are undone by their
-# shape alone.
-_VIEWS = {
-    "alias": "same", "detach": "same", "lift_fresh": "same", "view_as": "shape", "view": "shape",
-    "reshape": "shape", "flatten": "shape", "unsqueeze": "shape", "squeeze": "shape",
-    "unflatten": "shape", "reshape_as": "shape", "contiguous": "same", "to": "same",
-    "select": "select_scatter", "slice": "slice_scatter", "transpose": "transpose",
-    "t": "transpose", "permute": "permute", "numpy_T": "opaque", "expand": "opaque",
-    "narrow": "opaque", "diagonal": "diagonal_scatter", "split": "opaque", "chunk": "opaque",
-    "unbind": "opaque", "split_with_sizes": "opaque", "unfold": "opaque", "expand_as": "opaque",
-    "movedim": "opaque", "as_strided": "opaque",
-}
 
 
 def operator_of(target: str) -> str:
@@ -40,11 +28,11 @@ def changes_in_place(target: str) -> bool:
     return target.startswith("aten.") and name.endswith("_") and not name.endswith("__")
 
 
-def made_functional(program: Program) -> Program:
+def made_functional(program: Program, layouts: Layouts = lambda name: None) -> Program:
     """The same program, with a new value for every change."""
     if not any(changes_in_place(step.target) for step in program.steps):
         return program
-    return _Functional(program).run()
+    return _Functional(program, layouts).run()
 
 
 @dataclass(slots=True)
@@ -54,17 +42,24 @@ class _View:
     base: str
     step: Step
     place: int
+    key: str
+    """The argument that is viewed."""
+    is_known: bool
+    """Whether it surely is a view, and no copy."""
 
 
 @dataclass(slots=True)
 class _Functional:
     program: Program
+    layouts: Layouts
     steps: list[Step] = field(default_factory=list)
     views: dict[str, _View] = field(default_factory=dict)
     now: dict[str, str] = field(default_factory=dict)
     """The newest value of a name that was changed."""
     stale: set[str] = field(default_factory=set)
     """Views whose base has changed since they were taken."""
+    meant: dict[str, str] = field(default_factory=dict)
+    """What a name stands for since its shape was changed in place."""
     count: int = 0
 
     def run(self) -> Program:
@@ -88,16 +83,41 @@ class _Functional:
         return found
 
     def _add(self, step: Step) -> None:
-        base = step.arguments.get("self")
-        if changes_in_place(step.target) and isinstance(base, Ref):
-            self._change(step, base.name)
+        key = "self" if "self" in step.arguments else "input"
+        base = step.arguments.get(key)
+        name = operator_of(step.target)
+        if isinstance(base, Ref) and name in RENAMED and changes_in_place(step.target):
+            self._reshape(step, base.name, RENAMED[name])
             return
-        made = {name: self._renamed(value) for name, value in step.arguments.items()}
+        if changes_in_place(step.target) and isinstance(base, Ref):
+            self._change(step, self._meaning(base.name))
+            return
+        made = {key: self._renamed(value) for key, value in step.arguments.items()}
         self.steps.append(replace(step, arguments=made))
-        if operator_of(step.target) in _VIEWS and isinstance(base, Ref):
-            for place, name in enumerate(step.outputs):
-                self._expect_made_before(name, base.name, step)
-                self.views[name] = _View(base.name, step, place)
+        if name in VIEWS and isinstance(base, Ref):
+            self._note_views(name, step, key, self._meaning(base.name))
+
+    def _note_views(self, name: str, step: Step, key: str, base: str) -> None:
+        for place, output in enumerate(step.outputs):
+            layouts = self.layouts(base), self.layouts(output)
+            shares = shares_memory(name, step, *layouts)
+            if shares is not False:
+                self._expect_made_before(output, base, step)
+                self.views[output] = _View(base, step, place, key, shares is True)
+
+    def _reshape(self, step: Step, name: str, view: str) -> None:
+        """A change of a tensor's shape: a view that takes over its name."""
+        own = self._fresh(name)
+        arguments = {**step.arguments, "self": Ref(self._meaning(name))}
+        self._add(Step(f"aten.{view}.default", step.name, arguments, [own], step.trace))
+        self.meant[name] = own
+        for output in step.outputs[:1]:
+            self.meant[output] = own
+
+    def _meaning(self, name: str) -> str:
+        while name in self.meant:
+            name = self.meant[name]
+        return name
 
     def _change(self, step: Step, name: str) -> None:
         old = self._current(name)
@@ -126,6 +146,12 @@ class _Functional:
         for each, view in self.views.items():  # views come behind what they view
             if view.base in family:
                 family.add(each)
+                if not view.is_known:
+                    raise OpNotImplemented(
+                        f"{step.name}: a change in place beside {operator_of(view.step.target)}, "
+                        "which may be a view or a copy; export the model by torch.export and "
+                        "run_decompositions({})"
+                    )
         self.stale |= family - fresh
 
     def _expect_made_before(self, name: str, base: str, step: Step) -> None:
@@ -137,7 +163,7 @@ class _Functional:
 
     def _written_back(self, view: _View, value: str, step: Step) -> str:
         """What is viewed, with a changed view in its place."""
-        how = _VIEWS[operator_of(view.step.target)]
+        how = VIEWS[operator_of(view.step.target)]
         base = self._current(view.base)
         own = {name: arg for name, arg in view.step.arguments.items() if name != "self"}
         if how == "same":
@@ -147,12 +173,21 @@ class _Functional:
         if how == "shape":
             wanted: dict[str, Argument] = {"self": Ref(value), "other": Ref(base)}
             return self._emit(step, "aten.view_as.default", wanted, view.base)
-        if how == "transpose":
+        if how == "again":
             return self._emit(step, view.step.target, {"self": Ref(value), **own}, view.base)
         if how == "permute":
             back: list[Argument] = list(_inverse(own.get("dims"), view.step))
             arguments: dict[str, Argument] = {"self": Ref(value), "dims": back}
             return self._emit(step, view.step.target, arguments, view.base)
+        if how == "moved":
+            turned: dict[str, Argument] = {
+                "self": Ref(value), "source": own.get("destination"),
+                "destination": own.get("source"),
+            }
+            return self._emit(step, view.step.target, turned, view.base)
+        place = _place_of(how, own, view.place)
+        if place is not None:
+            how, own = place
         if how.endswith("scatter"):
             given = {"self": Ref(base), "src": Ref(value), **own}
             return self._emit(step, f"aten.{how}.default", given, view.base)
@@ -180,7 +215,10 @@ class _Functional:
             name = self.views[name].base
         for each in reversed(chain):
             view = self.views[each]
-            given = {key: self._renamed(arg) for key, arg in view.step.arguments.items()}
+            given = {
+                key: Ref(self._current(view.base)) if key == view.key else self._renamed(arg)
+                for key, arg in view.step.arguments.items()
+            }
             outputs = [
                 self._fresh(each) if place == view.place else ""
                 for place in range(len(view.step.outputs))
@@ -195,10 +233,34 @@ class _Functional:
         if isinstance(argument, list):
             return [self._renamed(part) for part in argument]
         if isinstance(argument, Ref):
-            return Ref(self._current(argument.name))
+            return Ref(self._current(self._meaning(argument.name)))
         if isinstance(argument, NumberRef):
             return NumberRef(self._current(argument.name))
         return argument
+
+
+def _place_of(
+    how: str, own: dict[str, Argument], place: int
+) -> tuple[str, dict[str, Argument]] | None:
+    """Which part of a tensor a view of a part is, as the operator says it that writes one back."""
+    dim = own.get("dim", 0)
+    if how == "unbind":
+        return "select_scatter", {"dim": dim, "index": place}
+    if how == "narrow":
+        start, length = own.get("start"), own.get("length")
+        if isinstance(start, int) and isinstance(length, int) and start >= 0:
+            return "slice_scatter", {"dim": dim, "start": start, "end": start + length}
+    if how == "split":
+        sizes = own.get("split_sizes", own.get("split_size"))
+        if isinstance(sizes, int):
+            first = place * sizes
+            return "slice_scatter", {"dim": dim, "start": first, "end": first + sizes}
+        if isinstance(sizes, list) and place < len(sizes):
+            numbers = [size for size in sizes if isinstance(size, int)]
+            if len(numbers) == len(sizes):
+                first = sum(numbers[:place])
+                return "slice_scatter", {"dim": dim, "start": first, "end": first + numbers[place]}
+    return None
 
 
 def _inverse(dims: Argument, step: Step) -> list[int]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.functional import made_functional
+from sterna.frontend.torch.memory import Layout
 from sterna.frontend.torch.program import (
     Argument,
     Body,
@@ -44,10 +45,24 @@ def read_recorded(exported: Any) -> Program:
     """
     if all(map(_is_plain, exported.graph.nodes)):
         try:
-            return made_functional(_program(exported))
+            values = {node.name: node.meta.get("val") for node in exported.graph.nodes}
+            return made_functional(
+                _program(exported), lambda name: layout_of(values.get(name))
+            )
         except OpNotImplemented:
             pass  # a change in place that only PyTorch's passes undo
     return read_exported(exported)
+
+
+def layout_of(value: Any) -> Layout | None:
+    """Where the elements of a tensor lie; an extent that is a symbol is its text."""
+    if not hasattr(value, "stride") or not hasattr(value, "dtype"):
+        return None
+    sizes, strides = (
+        [extent if type(extent) is int else str(extent) for extent in every]
+        for every in (value.shape, value.stride())
+    )
+    return Layout(dtype_name(value.dtype), sizes, strides)
 
 
 def _is_plain(node: Any) -> bool:

@@ -11,6 +11,7 @@ from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.archive import Archive
 from sterna.frontend.torch.fields import field, name_of, one_of, whole_number
 from sterna.frontend.torch.functional import made_functional
+from sterna.frontend.torch.memory import Layout
 from sterna.frontend.torch.program import (
     Argument,
     Body,
@@ -93,7 +94,8 @@ class _Reader:
                 raise OpNotImplemented(f"an input of the kind {kind}")
         steps = [self._step(node) for node in field(self.graph, "nodes", list)]
         outputs = [_output(spec) for spec in field(self.signature, "output_specs", list)]
-        return made_functional(Program(inputs, weights, steps, outputs, ranges=self.ranges))
+        made = Program(inputs, weights, steps, outputs, ranges=self.ranges)
+        return made_functional(made, partial(_layout, self.values))
 
     def _take(self, name: str) -> None:
         if name in self.taken:
@@ -181,8 +183,9 @@ class _Reader:
         steps = [self._step(node) for node in field(graph, "nodes", list)]
         outputs = [ProgramOutput(argument_of(each)) for each in field(graph, "outputs", list)]
         self.depth -= 1
+        layouts = partial(_layout, self.values)
         self.taken, self.values = around, values
-        made = made_functional(Program(inputs, [], steps, outputs))
+        made = made_functional(Program(inputs, [], steps, outputs), layouts)
         if len(made.outputs) != len(outputs):
             raise OpNotImplemented("a branch or a loop that changes its operands in place")
         return Body([one.name for one in inputs], made.steps, [out.value for out in made.outputs])
@@ -197,6 +200,19 @@ _NAMED = {
 def _dtype(meta: dict[str, Any]) -> str:
     code = field(meta, "dtype", int)
     return _DTYPES.get(code, f"the unknown type {code}")
+
+
+def _layout(values: Mapping[str, Any], name: str) -> Layout | None:
+    """Where the elements of a tensor lie, as the file says it."""
+    meta = values.get(name)
+    if not isinstance(meta, dict):
+        return None
+    sizes, strides = (
+        [extent if isinstance(extent, int) else str(one_of(each)[1])
+         for each in field(meta, what, list) for extent in [_extent(each)]]
+        for what in ("sizes", "strides")
+    )
+    return Layout(_dtype(meta), sizes, strides)
 
 
 def _extent(size: Any) -> NamedDim:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from sterna.frontend.torch.functional import made_functional
+from sterna.frontend.torch.memory import Layout
 from sterna.frontend.torch.program import (
     Argument,
     Program,
@@ -22,7 +23,7 @@ from sterna.frontend.torch.program import (
     Weight,
 )
 from sterna.frontend.torch.quantized_script import QuantizedTensors
-from sterna.frontend.torch.read_exported import shape_of
+from sterna.frontend.torch.read_exported import layout_of, shape_of
 from sterna.frontend.torch.script_inputs import InputInfo, fake_input, graph_of
 from sterna.frontend.torch.source_lines import called
 from sterna.frontend.torch.tensors import array_of_tensor, dtype_name
@@ -73,7 +74,9 @@ def read_script(
     module: Any, inputs: Sequence[InputInfo], default_dtype: str = "float32"
 ) -> Program:
     """The program of a script module or a script function for inputs of these shapes."""
-    return made_functional(_Run(module).run(inputs, default_dtype))
+    run = _Run(module)
+    program = run.run(inputs, default_dtype)
+    return made_functional(program, run.layouts.get)
 
 
 class _Run:
@@ -92,6 +95,7 @@ class _Run:
         self.values: dict[str, Any] = {}
         self.names: dict[int, str] = {}
         self.kept: list[Any] = []
+        self.layouts: dict[str, Layout | None] = {}
         self.weights: dict[str, Weight] = {}
         self.steps: list[Step] = []
         self.quantized = QuantizedTensors(self)
@@ -123,6 +127,7 @@ class _Run:
     def _name(self, tensor: Any, name: str) -> None:
         self.names[id(tensor)] = name
         self.kept.append(tensor)
+        self.layouts[name] = layout_of(tensor)
 
     # ---- nodes ----
 
