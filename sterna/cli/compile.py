@@ -9,6 +9,7 @@ from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.models import add_model, compile_model, expect_folder, parse_target
 from sterna.cli.output import file_size, progress, show
+from sterna.driver.export import require_linker
 from sterna.model import CompiledModel, OpenModel, export_portable
 from sterna.model.import_model import COMPILED
 from sterna.support.keys import read_secret_key
@@ -54,7 +55,9 @@ def run(options: argparse.Namespace) -> int:
     if output.suffix not in COMPILED:
         raise UsageError(f"-o '{output}': the name must end in {', '.join(sorted(COMPILED))}")
     expect_folder("-o", options.output)
-    forms = parse_target(options.target).kind.code_generator().forms
+    target = parse_target(options.target)
+    generator = target.kind.code_generator()
+    forms = generator.forms
     if output.suffix == ".c" and "c" not in forms:
         raise UsageError(f"-o '{output}' is C, which the target c gives: --target c")
     signing = {} if options.sign is None else {"sign": options.sign}
@@ -62,6 +65,8 @@ def run(options: argparse.Namespace) -> int:
         read_secret_key(options.sign)  # before long work begins
     if options.cc is not None:
         named_compiler(options.cc)
+    elif "c" not in forms:
+        require_linker(output.suffix, generator.triple(target))
     start = time.perf_counter()
     if options.portable:
         return _run_portable(options, output, signing, start)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import sterna
-from sterna import relay
+from sterna import cli, relay
 from sterna.support import toolchain
 from sterna.support.ar_archive import write_archive
 from sterna.support.elf_join import ElfObject, NotJoinedError, join_objects
@@ -52,6 +52,15 @@ def test_a_library_says_what_to_install(model: sterna.CompiledModel, tmp_path: P
     with pytest.raises(MissingToolError, match=told):
         model.export(tmp_path / "model.so")
     assert not (tmp_path / "model.so").exists()
+
+
+@pytest.mark.usefixtures("bare")
+def test_the_command_says_so_before_it_compiles(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.onnx").write_bytes(b"which nobody reads")
+    status = cli.main(["compile", str(tmp_path / "broken.onnx"), "-o", str(tmp_path / "m.so")])
+    assert status == 5 and "needs a linker" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("form", [".o", ".a"])
