@@ -16,8 +16,8 @@ An operator says what is computed; this room says how. A kernel is made in these
    the epilogue in registers (epilogue.py).
 4. **Schedule.** registry.py finds the schedule of the kernel's anchor by the keys of the target;
    direct_conv.py, depthwise_conv.py, gemm.py, blocked_gemm.py, conv_chain.py, split_k.py,
-   attention.py, default.py (elementwise, reductions; moved_elements.py, loops.py and
-   row_stages.py beside it), rows_in_cache.py (softmax,
+   attention.py, default.py (elementwise, reductions; moved_elements.py, loops.py,
+   axes_in_order.py and row_stages.py beside it), rows_in_cache.py (softmax,
    norms) and pool_windows.py place loops around a micro-kernel: register tiles, bands that stay
    in a cache, shares for threads, prefetches.
 5. **Choices.** Whatever is decided on the way goes through one door, `choose(name, candidates,

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from sterna.ir.expr import Call, variables_in
 from sterna.ir.node import post_order
+from sterna.schedule.axes_in_order import axes_in_order
 from sterna.schedule.choose import choose
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import (
@@ -121,8 +122,10 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     across = None if flat else _read_across(stage)
     if across is not None:  # whole lines are written while they are in the cache
         lanes = max(lanes, LINE_BITS // max(8, stage.op.output(0).dtype.bits))
-    if flat:
-        axes, sizes = [stage.fuse(*axes)], [math.prod(sizes)]
+    together = len(axes) if flat else axes_in_order(stage) if across is None else 1
+    if together > 1:
+        axes = [*axes[:-together], stage.fuse(*axes[-together:])]
+        sizes = [*sizes[:-together], math.prod(sizes[-together:])]
     *outer, inner = axes
     if sizes[-1] > lanes:
         wide, narrow = stage.split(inner, factor=lanes)

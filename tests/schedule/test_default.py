@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from sterna import relay
+from sterna import relay, te
+from sterna.ir.expr import Expr, Var
+from sterna.schedule.axes_in_order import axes_in_order
 from tests.schedule.test_schedules import PROCESSORS, check
 
 
@@ -24,6 +26,35 @@ def test_elements_of_any_shape(seed: int) -> None:
     shape = (int(rng.integers(3, 9)), *extents(rng, 2, 60))
     x, y = relay.var("x", shape=shape), relay.var("y", shape=shape)
     check(relay.add(relay.tanh(x), y), PROCESSORS[seed % len(PROCESSORS)])
+
+
+@pytest.mark.parametrize(
+    "factor, together",
+    [((5, 1, 1), 2), ((5, 7, 6), 3), ((5, 1, 6), 1), ((1, 7, 6), 2), ((5, 7, 1), 1), ((), 4)],
+)
+def test_axes_along_which_all_lies_in_order_are_one(factor: tuple[int, ...], together: int) -> None:
+    x, y = relay.var("x", shape=(3, 5, 7, 6)), relay.var("y", shape=factor)
+    for processor in PROCESSORS[:3]:
+        check(relay.nn.relu(relay.multiply(relay.add(x, x), y)), processor)
+    data, other = te.placeholder((3, 5, 7, 6), name="data"), te.placeholder(factor, name="other")
+    offset = 4 - len(factor)
+
+    def product(*at: Var) -> Expr:
+        own = [0 if size == 1 else i for i, size in zip(at[offset:], factor, strict=True)]
+        made: Expr = twice[at] * other[tuple(own)]
+        return made
+
+    twice = te.compute(data.shape, lambda *at: data[at] + data[at], name="twice")
+    made = te.compute(data.shape, product, name="made")
+    schedule = te.create_schedule(made.op)
+    schedule[twice].compute_inline()
+    assert axes_in_order(schedule[made]) == together
+
+
+def test_axes_whose_numbers_are_computed_with_stay_apart() -> None:
+    data = te.placeholder((5, 7, 6), name="data")
+    made = te.compute(data.shape, lambda i, j, k: data[i, j, k] + k, name="made")
+    assert axes_in_order(te.create_schedule(made.op)[made]) == 1
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
