@@ -46,25 +46,28 @@ def _loop(lines: list[str], count: str, step: int) -> list[str]:
 _WIDEN = ["sxtb16 %[odd], %[even], ror #8", "sxtb16 %[even], %[even]"]
 
 
-def _dots(total: str) -> list[str]:
+def _dots(total: str, begin: str = "") -> list[str]:
     return [
-        f"smlad %[{total}], %[low], %[even], %[{total}]",
+        f"smlad %[{total}], %[low], %[even], %[{begin or total}]",
         f"smlad %[{total}], %[high], %[odd], %[{total}]",
     ]
 
 
-def _of_groups(name: str, sums: int, step: list[str], begin: str, plain: str) -> str:
-    """A loop over groups, two in a turn."""
+def _of_groups(
+    name: str, sums: int, step: list[str], begin: str, plain: str, first: str = ""
+) -> str:
+    """A loop over groups, two in a turn; first: assembly of the first group, which begins sums."""
     names = [f"s{n}" for n in range(sums)]
     changed, scratch = [*names, "weights", "panel"], ["even", "odd", "low", "high"]
-    first = "\n".join(f"  {line}" for line in begin.split("\n") if line)
     kept = "\n".join(f"  sums[{n}] = s{n};" for n in range(sums))
     one, two = (_assembly(step * times, changed, scratch, []) for times in (1, 2))
     return f"""\
 {name} {{
-{first}
+  int32_t {", ".join(names)};
+{begin if not first else ""}
 {_SELECT}
   int32_t even, odd, low, high;
+{first}
   if (groups & 1) {{
 {one}
   }}
@@ -72,6 +75,7 @@ def _of_groups(name: str, sums: int, step: list[str], begin: str, plain: str) ->
 {two}
   }}
 #else
+{begin if first else ""}
   for (; groups > 0; groups--) {{
 {plain}
   }}
@@ -108,7 +112,7 @@ OUT = """\
 # Instructions that a call takes beside its products, and for each sum that it stores.
 CALL, STORED = 20, 2
 # Instructions that must be saved for each byte of code, and the part of a kernel that they must be.
-WORTH, PART = 10, 1 / 4
+WORTH, PART = 5, 1 / 4
 INSTRUCTION_BYTES = 4
 
 
@@ -122,6 +126,7 @@ def panel_dots(pixels: int) -> Step:
     """A channel times a panel of so many pixels: weights are widened once for all of them."""
     name = f"sterna_panel_dots_{pixels}"
     step = ["ldr %[even], [%[weights]], #4", "ldrd %[low], %[high], [%[panel]], #8", *_WIDEN]
+    first, last = [*step], f"s{pixels - 1}"  # which holds the bias until its products come
     plain = [
         "    int32_t w0 = weights[0], w1 = weights[1], w2 = weights[2], w3 = weights[3];",
         "    weights += 4;",
@@ -129,11 +134,17 @@ def panel_dots(pixels: int) -> Step:
     for pixel in range(pixels):
         if pixel:
             step.append("ldrd %[low], %[high], [%[panel]], #8")
+            first.append(step[-1])
         step += _dots(f"s{pixel}")
+        first += _dots(f"s{pixel}", last)
         plain.append(f"    s{pixel} += {_PLAIN};\n    panel++;")
-    begin = "".join(f"int32_t s{n} = bias;\n" for n in range(pixels))
+    others = [f"s{n}" for n in range(pixels - 1)]
+    scratch = [*others, "even", "odd", "low", "high"]
+    begun = f"  {last} = bias;\n{_assembly(first, [last, 'weights', 'panel'], scratch, [])}\n" \
+            "  groups--;"
+    begin = "  " + "".join(f"s{n} = " for n in range(pixels)) + "bias;"
     head = _HEAD.format(name=name, more=", int32_t bias")
-    return Step(name, STEP + _of_groups(head, pixels, step, begin, "\n".join(plain)))
+    return Step(name, STEP + _of_groups(head, pixels, step, begin, "\n".join(plain), begun))
 
 
 def row_dots(channels: int, widened: bool) -> Step:
@@ -152,7 +163,7 @@ def row_dots(channels: int, widened: bool) -> Step:
             f"w3 = weights[3];\n      s{channel} += {products};\n      weights += 4;\n    }}"
         )
     plain.append("    panel++;" if widened else "    panel += 4;")
-    begin = "".join(f"int32_t s{n} = sums[{n}];\n" for n in range(channels))
+    begin = "\n".join(f"  s{n} = sums[{n}];" for n in range(channels))
     head = _HEAD.format(name=name, more="")
     head = head if widened else head.replace("int64_t *panel", "int8_t *panel")
     return Step(name, STEP + _of_groups(head, channels, step, begin, "\n".join(plain)))

@@ -116,15 +116,13 @@ def _sum_twice(node: Node, bits: int) -> RelayExpr:
         for place in (0, 1)
     ]
     total = call("add" if node.kind == "ADD" else "subtract", *terms)
-    made = _twice(total, twice / ((1 << bits) * float(out_scale)))
-    return _saturated(node, call("add", made, constant(out_zero, "int32")))
+    return _twice(total, twice / ((1 << bits) * float(out_scale)), out_zero, node.result_dtype())
 
 
-def _twice(data: RelayExpr, ratio: float) -> RelayExpr:
-    """Whole numbers by a ratio, rounded twice."""
-    zero = constant(0, "int32")
-    return call("qnn.requantize", data, constant(ratio, "float64"), zero, constant(1, "float64"),
-                zero, rounding="TWICE", out_dtype="int32")
+def _twice(data: RelayExpr, ratio: float, zero: int = 0, dtype: str = "int32") -> RelayExpr:
+    """Whole numbers by a ratio, rounded twice, from a zero point on."""
+    return call("qnn.requantize", data, constant(ratio, "float64"), constant(0, "int32"),
+                constant(1, "float64"), constant(zero, "int32"), rounding="TWICE", out_dtype=dtype)
 
 
 @converter("SQUARED_DIFFERENCE")

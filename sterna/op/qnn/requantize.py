@@ -245,7 +245,8 @@ def _rescaled_narrow(
         # as bits: a sum that widens term by term is no longer a factor of 32 bits
         narrow = Call(INT32, "reinterpret", (data(*i),))
         multiplier, power = (
-            read_parameter(parameter, i, attrs.axis) for parameter in (multipliers, powers)
+            read_parameter(parameter, i, attrs.axis) if (known := constant_of(parameter)) is None
+            else build.const(int(known), INT32) for parameter in (multipliers, powers)
         )
         if isinstance(attrs, RescaleAttrs) and attrs.is_normal and attrs.rounding == "TWICE":
             # what is negative becomes the lowest number anyway where 0 stands for that

@@ -24,8 +24,9 @@ MOST_PIXELS, MOST_CHANNELS = 6, 4
 # Instructions of a call with its loop's turns, of a sum that is rounded and stored, of four bytes
 # that are widened into the panel.
 CALLED, FINISHED, WIDENED = 24, 11, 6
-# What it costs that the last panel is not full: results cannot take the place of what they read.
-UNEVEN = 1.1
+# What it costs that the last panel is not full: results cannot lie over what they read, and
+# their sums are stored in a loop, from memory, by so many instructions more.
+UNEVEN, LOOPED = 1.1, 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,10 @@ def _instructions(made: Contraction, tile: Tile) -> float:
     each, widened = tile.instructions + 1, WIDENED * groups * tile.pixels
     if reads_bytes(made, tile.pixels):
         each, widened = each + 2, 0
-    block = each * groups + CALLED + FINISHED * tile.pixels * tile.channels
+    even, finished = (1.0, FINISHED) if made.pixels % tile.pixels == 0 else (
+        UNEVEN, FINISHED + LOOPED)
+    block = each * groups + CALLED + finished * tile.pixels * tile.channels
     panel = made.outputs // tile.channels * block + widened
-    even = 1.0 if made.pixels % tile.pixels == 0 else UNEVEN
     return -(-made.pixels // tile.pixels) * panel * even
 
 
