@@ -40,6 +40,12 @@ PRODUCTS = {
 }
 
 
+# How operands lie: the axes of the result by their numbers, and behind them that of the sum.
+ORDERS: dict[str, list[tuple[int, ...] | None]] = {
+    "matmul": [(0, 3, 1), (3, 2)], "batch_matmul": [(0, 1, 2, 4), (1, 3, 4)],
+    "packed": [(0, 1, 3), None],
+}
+
 # Products of transposed convolutions that fall on no result, which records do not count.
 CUT_OFF = {"conv2d_transpose": 300}
 
@@ -74,6 +80,7 @@ def test_products_carry_their_description(name: str) -> None:
     )
     found = description_of(total.op)
     assert found is not None and found.contraction == contraction_of_call(call)
+    assert [access.order for access in found.accesses] == ORDERS.get(name, [(0, 1, 3), (2, 3)])
 
 
 def test_attention_by_a_state_is_described() -> None:
