@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1120,
     "micro": 3600,
     "model": 3760,
-    "op": 29220,
+    "op": 29260,
     "quantization": 2230,
     "relay": 12050,
     "rpc": 5090,

@@ -9,7 +9,7 @@ costs, packers and schedules read it.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from sterna.support.dtype import DataType
 
@@ -17,6 +17,9 @@ Extents = tuple[int, ...]
 
 HINT = 256
 """What rows that only the run counts are taken for where a way to compute them is chosen."""
+
+MATRICES = ("CN", "IO")
+"""Layouts of operands of a product of matrices that lie across."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +49,13 @@ class Contraction:
     """What lies outside of the data: of quantised data its zero point."""
     data_layout: str = "NHWC"
     out_layout: str = "NHWC"
-    """NC: of rows of a matrix, which are the pixels of one line."""
+    """NC: of rows of a matrix, which are the pixels of one line; CN: of its columns."""
     matrices: int = 1
-    """Into how many matrices these rows fall, each times the same weights."""
+    """Into how many matrices these rows fall."""
+    own_weights: bool = False
+    """Whether each of them has weights of its own, as in products of batches; else all the same."""
+    weight_layout: str = "OI"
+    """Of a product of matrices: IO where the weights' rows are what is summed over."""
     transposed: bool = False
     """Whether each pixel of the data adds its products to a window of the result."""
     is_open: bool = False
@@ -88,7 +95,8 @@ class Contraction:
     @property
     def weight_bytes(self) -> int:
         """What the model's own weights take."""
-        return self.outputs * self.products * self.weight.bytes
+        sets = self.matrices if self.own_weights else 1
+        return sets * self.outputs * self.products * self.weight.bytes
 
     @property
     def is_padded(self) -> bool:
@@ -117,8 +125,8 @@ class Contraction:
 
         So are the rows of a product of matrices.
         """
-        layout = f"N{self.spatial}C"
-        return self.is_matrix or self.data_layout == self.out_layout == layout
+        return self.data_layout == self.out_layout and self.out_layout in (
+            "NC", f"N{self.spatial}C")
 
     @property
     def spatial(self) -> str:
@@ -127,13 +135,19 @@ class Contraction:
 
     @property
     def is_matrix(self) -> bool:
-        """Whether it is a product of matrices: a dense layer."""
-        return self.data_layout == self.out_layout == "NC"
+        """Whether it is a product of matrices: a dense layer, or one of batches."""
+        return self.out_layout == "NC"
 
     @property
     def rows(self) -> int:
         """Of a product of matrices: the rows of each."""
         return self.pixels // self.matrices
+
+    @property
+    def of_one_matrix(self) -> "Contraction":
+        """Of a product of matrices: that of one of them."""
+        line = (1, self.rows)
+        return replace(self, image=line, result=line, matrices=1, own_weights=False)
 
     @property
     def is_plain_image(self) -> bool:
@@ -147,10 +161,14 @@ class Contraction:
 
     def __str__(self) -> str:
         """1x56x56x64 * 128x3x3x64 -> 1x56x56x128 float32"""
+        made = self.of_one_matrix if self.own_weights else self
         shapes = [
-            (self.batch, *self.image, self.inputs), (self.outputs, *self.window, self.depth),
-            (self.batch, *self.result, self.outputs),
+            (made.batch, *made.image, self.inputs), (self.outputs, *self.window, self.depth),
+            (made.batch, *made.result, self.outputs),
         ]
         data, weight, out = ("x".join(map(str, shape)) for shape in shapes)
         kinds = " ".join(dict.fromkeys(map(str, self.dtypes)))
-        return f"{'open ' if self.is_open else ''}{data} * {weight} -> {out} {kinds}"
+        each = f"{self.matrices} of " if self.own_weights else ""
+        lying = [layout for layout in (self.data_layout, self.weight_layout) if layout in MATRICES]
+        text = " ".join([f"{data} * {weight} -> {out} {kinds}", *lying])
+        return f"{'open ' if self.is_open else ''}{each}{text}"

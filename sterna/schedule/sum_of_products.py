@@ -46,6 +46,8 @@ class Access:
     """How many neighbouring columns read the same: those of a group of channels; 0: all do."""
     group: int
     """How many elements of the sum lie together behind each column: four bytes of a dot product."""
+    order: tuple[int, ...] | None
+    """Which axis each index is, first the result's, then the sum's; None if one is none."""
 
     @property
     def dtype(self) -> DataType:
@@ -228,6 +230,8 @@ def _access(load: ProducerLoad, axes: list[Var], steps: list[Var]) -> Access:
             for axis, var in enumerate(axes):
                 if index is var:
                     pitches.setdefault(axis, pitch)
+    numbers = {var: place for place, var in enumerate((*axes, *steps))}
+    order = [numbers.get(n) if isinstance(n, Var) else None for n in load.indices]
     *before, last = load.indices or (build.const(0),)
     group = _divisor(last, steps)
     lane = before[-1] if before else last
@@ -239,6 +243,7 @@ def _access(load: ProducerLoad, axes: list[Var], steps: list[Var]) -> Access:
         block=_block(load, axes[-1]) if axes else None,
         alike=math.gcd(*(_alike(n, axes[-1]) for n in load.indices)) if axes else 0,
         group=group if group > 1 and axes[-1] in variables_in(lane) else 1,
+        order=None if None in order else tuple(place for place in order if place is not None),
     )
 
 

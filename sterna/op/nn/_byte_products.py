@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from sterna.op.dynamic import tensor_type
+from sterna.op.nn._matrix_shape import matrix_contraction
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, const
 from sterna.relay.layout import layout_of
@@ -79,7 +80,7 @@ def of_dequantised(
     a.as_type(own if own in dots.data_types else dots.data_types[0])
     b.data, turned = _untransposed(b.data, attrs.transpose_b)
     b.as_type("int8")
-    made = _one_product(a.data, b.data, turned)
+    made = _products(a.data, b.data, turned).of_one_matrix
     if not LEAST_DEPTH <= made.inputs <= DEEPEST or not would_pack(made, processor_of(target)):
         return None
     sums = call_of(
@@ -108,24 +109,20 @@ def implement(call: Call, processor: Processor, growth: float) -> RelayExpr | No
     if attrs.implementation or attrs.transpose_a or is_known or attrs.out_dtype != INT32:
         return None
     data, operand = call.args
-    made = _one_product(data, operand, attrs.transpose_b)
-    with deciding(f"{call.op} {call.checked_type!r}"):
-        plan = operand_packing(made, processor)
+    made = _products(data, operand, attrs.transpose_b)
+    with deciding(str(made)):
+        plan = operand_packing(made.of_one_matrix, processor)
     if plan is None:
         return None
     packed = _packed(operand, Expression.of(plan), attrs.transpose_b)
     return Call(call.op, (data, packed), attrs.replace(implementation=str(plan)))
 
 
-def _one_product(a: RelayExpr, b: RelayExpr, turned: bool) -> Contraction:
-    """The contraction of one pair of the matrices: rows are pixels of one line."""
-    data, operand = tensor_type(a), tensor_type(b)
-    *_, rows, depth = data.concrete_shape
-    return Contraction(
-        batch=1, image=(1, rows), inputs=depth, result=(1, rows),
-        outputs=operand.concrete_shape[-2 if turned else -1], data=data.dtype,
-        weight=operand.dtype, out=INT32, data_layout="NC", out_layout="NC",
-    )
+def _products(a: RelayExpr, b: RelayExpr, turned: bool) -> Contraction:
+    """What is multiplied, of known extents."""
+    made = matrix_contraction(tensor_type(a), tensor_type(b), INT32, (False, turned))
+    assert made is not None
+    return made
 
 
 def _untransposed(data: RelayExpr, turned: bool) -> tuple[RelayExpr, bool]:

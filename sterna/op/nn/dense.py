@@ -8,7 +8,6 @@ import numpy as np
 
 from sterna.arith import Analyzer
 from sterna.ir.expr import Expr
-from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, as_dim
 from sterna.op.checks import at_least, broadcast_shapes, expect_dim, tensor
 from sterna.op.dynamic import tensor_type
@@ -17,6 +16,7 @@ from sterna.op.nn._attention_pattern import as_attention
 from sterna.op.nn._byte_products import implement as implement_bytes
 from sterna.op.nn._byte_products import of_dequantised
 from sterna.op.nn._few_columns import with_whole_columns
+from sterna.op.nn._matrix_shape import matrix, matrix_contraction
 from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
@@ -32,7 +32,7 @@ from sterna.relay.passes.combine_parallel import ParallelRule
 from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.blocked_gemm import schedule_product
 from sterna.schedule.chunked_sum import Places, sum_products
-from sterna.schedule.contraction import HINT, Contraction
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue
 from sterna.schedule.gemm import schedule_contraction
 from sterna.schedule.implementation import (
@@ -88,37 +88,21 @@ def _transposed(attrs: Any) -> tuple[bool, bool]:
     return attrs.transpose_a, attrs.transpose_b
 
 
-def _matrix(shape: Sequence[Dim], transposed: bool) -> tuple[Dim, Dim]:
-    """The rows and columns of the last two dimensions; a vector is one row."""
-    if len(shape) == 1:
-        return 1, shape[0]
-    return (shape[-1], shape[-2]) if transposed else (shape[-2], shape[-1])
-
-
 def dense_contraction(attrs: Any, data: Any, weight: Any) -> Contraction | None:
     """The contraction of rows, pixels of one line; None if more than their number is not known."""
-    *outer, inputs = map(as_dim, data.shape)
-    outputs = attrs.units if attrs.implementation else as_dim(weight.shape[0])
-    if not isinstance(inputs, int) or not isinstance(outputs, int):
-        return None
-    if any(isinstance(extent, AnyDim) for extent in outer):
-        return None
-    lines = [extent for extent in outer if isinstance(extent, int)]
-    is_open = len(lines) < len(outer)
-    if is_open:
-        lines.append(HINT)
-    rows, matrix = math.prod(lines), max(reversed(lines), key=lambda n: min(n, 4), default=1)
-    kind = DataType(str(data.dtype))
-    return Contraction(
-        batch=1, image=(1, rows), inputs=inputs, result=(1, rows), outputs=outputs,
-        data=kind, weight=DataType(str(weight.dtype)), out=DataType(attrs.out_dtype or kind),
-        data_layout="NC", out_layout="NC", matrices=rows // max(1, matrix) or 1, is_open=is_open,
-    )
+    if not attrs.implementation:
+        return matrix_contraction(data, weight, attrs.out_dtype, (False, True))
+    # of packed weights the attributes tell the units, and the layout the rest
+    plain = TensorType((attrs.units, as_dim(data.shape[-1])), DataType(str(weight.dtype)))
+    return matrix_contraction(data, plain, attrs.out_dtype, (False, True))
 
 
-def _contraction(attrs: Any, data: Any, weight: Any) -> Contraction | None:
-    """The same; products of other kinds have none."""
-    return dense_contraction(attrs, data, weight) if isinstance(attrs, DenseAttrs) else None
+def _contraction(attrs: Any, data: Any, *weights: Any) -> Contraction | None:
+    """That of any product of matrices."""
+    if isinstance(attrs, DenseAttrs):
+        return dense_contraction(attrs, data, weights[0])
+    packed = _packed_layout(attrs) if isinstance(attrs, BatchMatmulAttrs) else None
+    return matrix_contraction(data, weights[0], attrs.out_dtype, _transposed(attrs), packed)
 
 
 def _ranges(indices: Sequence[Expr], out: TensorType) -> Analyzer:
@@ -142,8 +126,8 @@ def _infer_weight(attrs: Any, names: tuple[str, str], data: Type, weight: Type) 
     turned, weight_turned = _transposed(attrs)
     a = at_least(data, names[0], 2 if turned else 1)
     b = tensor(weight, names[1], 2)
-    rows, depth = _matrix(a.shape, turned)
-    deep, columns = _matrix(b.shape, weight_turned)
+    rows, depth = matrix(a.shape, turned)
+    deep, columns = matrix(b.shape, weight_turned)
     expect_dim(deep, depth, f"the inner dimension of {names[1]}")
     if attrs.units is not None:
         expect_dim(columns, attrs.units, f"{names[1]}'s number of units")
@@ -155,8 +139,8 @@ def _infer_batch(attrs: BatchMatmulAttrs, tensor_a: Type, tensor_b: Type) -> Ten
     a = at_least(tensor_a, "tensor_a", 2)
     packed = _packed_layout(attrs)
     b = at_least(tensor_b, "tensor_b", len(packed) if packed else 2)
-    rows, depth = _matrix(a.shape, attrs.transpose_a)
-    deep, columns = _matrix(b.shape, attrs.transpose_b)
+    rows, depth = matrix(a.shape, attrs.transpose_a)
+    deep, columns = matrix(b.shape, attrs.transpose_b)
     outer = b.shape[:-2]
     if packed:
         extents = packed.dims(b.shape[-len(packed) :])
@@ -178,7 +162,7 @@ def _packed_layout(attrs: BatchMatmulAttrs) -> Layout | None:
 def _complete(attrs: Any, data: Type | None, weight: Type | None) -> list[Type | None]:
     if weight is None and attrs.units is not None and isinstance(data, TensorType) and data.ndim:
         turned, weight_turned = _transposed(attrs)
-        depth = _matrix(data.shape, turned)[1]
+        depth = matrix(data.shape, turned)[1]
         shape = (attrs.units, depth) if weight_turned else (depth, attrs.units)
         weight = TensorType(shape, data.dtype)
     return [data, weight]
@@ -279,7 +263,7 @@ def _reference_batch(attrs: BatchMatmulAttrs, a: Array, b: Array) -> Array:
 
 
 def _macs(attrs: Any, out: TensorType, a: TensorType, *b: TensorType) -> int:
-    depth = _matrix(a.concrete_shape, _transposed(attrs)[0])[1]
+    depth = matrix(a.concrete_shape, _transposed(attrs)[0])[1]
     assert isinstance(depth, int)
     return math.prod(out.concrete_shape) * depth
 
@@ -313,7 +297,7 @@ register(OpRecord(
     complete=_complete,
     compute=_compute_dense,
     contraction=ContractionRules(
-        describe=lambda attrs, data, *weights: dense_contraction(attrs, data, weights[0]),
+        describe=_contraction,
         implement=_implement,
         compute_with=_compute_implemented,
         scale=_SCALE,
@@ -356,7 +340,8 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
-    contraction=ContractionRules(scale=_SCALE, parallel=_PARALLEL, rounds_data=True),
+    contraction=ContractionRules(
+        describe=_contraction, scale=_SCALE, parallel=_PARALLEL, rounds_data=True),
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -383,7 +368,7 @@ register(OpRecord(
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
     contraction=ContractionRules(
-        implement=implement_bytes, parallel=_PARALLEL, rounds_data=True),
+        describe=_contraction, implement=implement_bytes, parallel=_PARALLEL, rounds_data=True),
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
         or as_attention(*call) or in_float32("nn.batch_matmul", *call)

@@ -7,6 +7,9 @@ product, are rounded by warps beside the one that loads, from one part of a stag
 each of these takes every fourth block.
 """
 
+from collections.abc import Callable
+from functools import partial
+
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import ROW_BYTES, Place
@@ -50,17 +53,19 @@ class RoundedKernel(WarpgroupKernel):
         words = self.ib.allocate("uint32", (2 * WORDS,), name="words", scope="local")
         rows = _Rows(self, warp, words, place)
         rows.load(0)
+        self._in_pairs(partial(self._multiply_block, sums, rows, place))
+
+    def _in_pairs(self, multiply: Callable[[Expr, int, bool], None]) -> None:
+        """Multiply all blocks: each by its number, the half of the registers, and if it is last."""
         pairs = (self.blocks - 1) // 2
         with self._rolled(pairs, "pair") as pair:
             for half in range(2):
-                self._multiply_block(sums, rows, place, pair * 2 + half, half)
+                multiply(pair * 2 + half, half, False)
         for half, block in enumerate(range(pairs * 2, self.blocks)):
-            is_last = block == self.blocks - 1
-            self._multiply_block(sums, rows, place, build.const(block), half, is_last)
+            multiply(build.const(block), half, block == self.blocks - 1)
 
     def _multiply_block(
-        self, sums: BufferVar, rows: "_Rows", place: Turn, block: Expr, half: int,
-        is_last: bool = False,
+        self, sums: BufferVar, rows: "_Rows", place: Turn, block: Expr, half: int, is_last: bool
     ) -> None:
         """Begin the products of a block, make words of the next one and wait for the products."""
         ib, product = self.ib, self.product

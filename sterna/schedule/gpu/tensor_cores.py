@@ -6,12 +6,13 @@ copies), its weights with either of their channels last. What follows element by
 on the sums in registers.
 """
 
+import math
 from collections.abc import Container, Sequence
 from dataclasses import dataclass, replace
 
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
-from sterna.ir.expr import Cast, Expr, Var
+from sterna.ir.expr import Cast, Expr
 from sterna.ir.node import post_order
 from sterna.ir.types import TensorType
 from sterna.schedule.contraction import Contraction
@@ -40,7 +41,7 @@ from sterna.schedule.gpu.warp_kernel import WarpKernel
 from sterna.schedule.gpu.warpgroup_kernel import WarpgroupKernel
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.products import FLOAT32
-from sterna.schedule.sum_of_products import CHANNEL, SumOfProducts, description_of
+from sterna.schedule.sum_of_products import CHANNEL, TAP, SumOfProducts, description_of
 from sterna.te import ComputeOp, Operation, PlaceholderOp, Tensor, compute
 from sterna.te import all as all_of
 from sterna.te.tensor import ProducerLoad, Reduce
@@ -203,32 +204,25 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
         return None
     if not isinstance(second.tensor.op, PlaceholderOp):
         return None
-    places: dict[Var, str] = {axis.var: str(n) for n, axis in enumerate(total.axis)}
-    places[total.axis[-1].var] = "n"
-    places[total.reduce_axis[0].var] = "k"
-    sizes, depth = made.sizes, made.depths[0]
-    left, right = _letters(first.indices, places), _letters(second.indices, places)
+    left, right = (access.order for access in made.accesses)
     if left is None or right is None:
         return None
-    outer = [str(n) for n in range(len(sizes) - 1)]
-    kind, columns = first.tensor.dtype, sizes[-1]
+    sizes, depth = made.sizes, made.depths[0]
+    *outer, n, k = range(len(sizes) + 1)
+    kind, columns = first.tensor.dtype, sizes[n]
     batch = outer[:-1] if right[:-2] else []
     rows = outer[len(batch):]
-    if left == [*batch, *rows, "k"]:
+    if left == (*batch, *rows, k):
         a_along = False
-    elif len(rows) == 1 and left == [*batch, "k", *rows]:
+    elif len(rows) == 1 and left == (*batch, k, *rows):
         a_along = True
     else:
         return None
-    if right not in ([*batch, "n", "k"], [*batch, "k", "n"]):
+    if right not in ((*batch, n, k), (*batch, k, n)):
         return None
-    many, height = 1, 1
-    for name in batch:
-        many *= sizes[int(name)]
-    for name in rows:
-        height *= sizes[int(name)]
+    many, height = (math.prod(sizes[axis] for axis in axes) for axes in (batch, rows))
     a = Matrix(kind, height, depth, batch=many, along_rows=a_along)
-    b = Matrix(kind, columns, depth, batch=many, along_rows=right[-1] == "n")
+    b = Matrix(kind, columns, depth, batch=many, along_rows=right[-1] == n)
     if not _is_whole(a) or not _is_whole(b) or columns % 2 or (a_along and kind == "float32"):
         return None
     made_of = Product(a, b, height, columns, 1, depth, many)
@@ -249,12 +243,6 @@ def _rounded_from(tensor: Tensor) -> Tensor | None:
     return source.tensor if straight and is_given else None
 
 
-def _letters(indices: Sequence[Expr], places: dict[Var, str]) -> list[str] | None:
-    """Which axis each index is; None if one is none."""
-    found = [places.get(index) if isinstance(index, Var) else None for index in indices]
-    return [each for each in found if each] if None not in found else None
-
-
 def _is_whole(operand: Matrix) -> bool:
     """Whether rows of an array are multiples of 16 bytes."""
     return are_whole(operand.rows if operand.along_rows else operand.depth, operand.kind)
@@ -265,13 +253,12 @@ def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     what = made.contraction
     if what is None or len(total.axis) != 4 or not _suits_windows(what):
         return None
-    order, weights = _order_of_weights(total, made)
+    found = _weights(total, made)
     data = _unpadded(made.accesses[0].tensor, what)
-    if data is None or order not in (["h", "w", "c", "o"], ["o", "h", "w", "c"]):
+    if data is None or found is None:
         return None
-    b = Matrix(
-        what.weight, what.outputs, what.inputs, what.taps, along_rows=order == ["h", "w", "c", "o"]
-    )
+    weights, made_last = found
+    b = Matrix(what.weight, what.outputs, what.inputs, what.taps, along_rows=made_last)
     a: Operand = Windows(what)
     if what.is_pointwise:
         a = Matrix(what.data, what.pixels, what.inputs)
@@ -279,16 +266,18 @@ def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     return _Operands(product, data, weights)
 
 
-def _order_of_weights(
-    total: ComputeOp, made: SumOfProducts
-) -> tuple[list[str] | None, Tensor]:
-    """How a convolution's weights lie: taps down and across, channels read and made."""
+def _weights(total: ComputeOp, made: SumOfProducts) -> tuple[Tensor, bool] | None:
+    """A convolution's weights, and whether made channels lie last in them; else read ones do.
+
+    None if they lie otherwise: taps are before both, and made channels may be before all.
+    """
     _, second = _loads(total)
-    if not isinstance(second.tensor.op, PlaceholderOp) or len(made.roles) != 3:
-        return None, second.tensor
-    places = dict(zip([axis.var for axis in total.reduce_axis], "chw", strict=True))
-    places[total.axis[-1].var] = "o"
-    return _letters(second.indices, places), second.tensor
+    if not isinstance(second.tensor.op, PlaceholderOp) or made.roles != (CHANNEL, TAP, TAP):
+        return None
+    o, c, h, w = range(made.columns, made.columns + 4)
+    orders = {(h, w, c, o): True, (o, h, w, c): False}
+    order = made.accesses[1].order
+    return (second.tensor, orders[order]) if order in orders else None
 
 
 def _columns(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
@@ -296,9 +285,12 @@ def _columns(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     what = made.contraction
     if what is None or len(total.axis) != 4 or not what.is_plain_image or what.transposed:
         return None
-    order, weights = _order_of_weights(total, made)
+    found = _weights(total, made)
     data = _unpadded(made.accesses[0].tensor, what)
-    if data is None or order != ["h", "w", "c", "o"] or not are_whole(what.outputs, what.data):
+    if data is None or found is None or not are_whole(what.outputs, what.data):
+        return None
+    weights, made_last = found
+    if not made_last:
         return None
     columns = columns_of(data, what)
     depth = build.int_value(columns.shape[-1])

@@ -8,6 +8,8 @@ multiplied; the words of two blocks take turns, so that the next are made while 
 way.
 """
 
+from functools import partial
+
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import ROW_BYTES, Place
@@ -65,17 +67,10 @@ class ThriceKernel(RoundedKernel):
     def _multiply_all(self, sums: BufferVar, warp: Expr, place: Turn, again: bool) -> None:
         rows = _Rows(self, warp, place)
         rows.load(0)
-        pairs = (self.blocks - 1) // 2
-        with self._rolled(pairs, "pair") as pair:
-            for half in range(2):
-                self._multiply_thrice(sums, rows, place, pair * 2 + half, half)
-        for half, block in enumerate(range(pairs * 2, self.blocks)):
-            is_last = block == self.blocks - 1
-            self._multiply_thrice(sums, rows, place, build.const(block), half, is_last)
+        self._in_pairs(partial(self._multiply_thrice, sums, rows, place))
 
     def _multiply_thrice(
-        self, sums: BufferVar, rows: "_Rows", place: Turn, block: Expr, half: int,
-        is_last: bool = False,
+        self, sums: BufferVar, rows: "_Rows", place: Turn, block: Expr, half: int, is_last: bool
     ) -> None:
         """Begin the products of a block, take the next one apart and wait for the products."""
         ib, ring = self.ib, self.ring
