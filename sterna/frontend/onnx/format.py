@@ -54,7 +54,7 @@ FORMAT = Format(
     sniff=_sniff,
     load="sterna.frontend.onnx.importer:load",
     takes=_takes,
-    trace="sterna.frontend.onnx.trace:OnnxTrace",
+    trace="sterna.frontend.onnx.open_model:OnnxTrace",
     functions={"from_onnx": "sterna.frontend.onnx.importer:from_onnx"},
     in_one_file="sterna.frontend.onnx.model:lies_in_one_file",
 )

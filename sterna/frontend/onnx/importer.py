@@ -32,7 +32,6 @@ from sterna.frontend.inputs import Inputs, Shape
 from sterna.frontend.names import Names
 from sterna.frontend.node import Feeds, Result
 from sterna.frontend.onnx.attributes import attributes_of, expect_declared, graphs_of
-from sterna.frontend.onnx.choices import BranchesDiffer, are_alike, chosen
 from sterna.frontend.onnx.declared_inputs import declared_inputs, input_dtype
 from sterna.frontend.onnx.format import FORMAT
 from sterna.frontend.onnx.functions import (
@@ -50,6 +49,7 @@ from sterna.frontend.onnx.host_nodes import (
     host_function,
     runs_on_host,
 )
+from sterna.frontend.onnx.if_conditions import BranchesDiffer, are_alike, chosen
 from sterna.frontend.onnx.model import (
     KnownReads,
     LoadedModel,
