@@ -34,7 +34,7 @@ BUDGET = {
     "rpc": 5090,
     "runtime": 2270,
     "schedule": 17960,
-    "support": 4290,
+    "support": 4300,
     "target": 4400,
     "te": 5220,
     "testing": 4780,
