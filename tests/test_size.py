@@ -35,7 +35,7 @@ BUDGET = {
     "runtime": 2270,
     "schedule": 18030,
     "support": 4300,
-    "target": 4360,
+    "target": 4400,
     "te": 5220,
     "testing": 4780,
     "tir": 15030,

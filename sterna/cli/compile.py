@@ -9,9 +9,10 @@ from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.models import add_model, compile_model, expect_folder, parse_target
 from sterna.cli.output import file_size, progress, show
-from sterna.driver.export import require_linker
+from sterna.driver.export import LIBRARY_FORMS
 from sterna.model import CompiledModel, OpenModel, export_portable
 from sterna.model.import_model import COMPILED
+from sterna.support.cross import require_linker
 from sterna.support.keys import read_secret_key
 from sterna.support.progress import stage
 from sterna.support.table import show_bytes, show_seconds
@@ -65,7 +66,7 @@ def run(options: argparse.Namespace) -> int:
         read_secret_key(options.sign)  # before long work begins
     if options.cc is not None:
         named_compiler(options.cc)
-    elif "c" not in forms:
+    elif "c" not in forms and output.suffix in LIBRARY_FORMS:
         require_linker(output.suffix, generator.triple(target))
     start = time.perf_counter()
     if options.portable:

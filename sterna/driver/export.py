@@ -15,7 +15,6 @@ from sterna.runtime import Module
 from sterna.support import cross, native, toolchain
 from sterna.support.keys import read_secret_key
 from sterna.support.seal import seal
-from sterna.support.toolchain import MissingToolError
 from sterna.support.write_aside import write_aside
 
 LINK_OPTIONS = ("cc", "cwd", "options")
@@ -77,20 +76,6 @@ def _triple(module: Module) -> str:
     return module.target.kind.code_generator().triple(module.target)
 
 
-def require_linker(suffix: str, triple: str) -> None:
-    """A MissingToolError that says what to install where objects cannot become a library."""
-    if suffix not in LIBRARY_FORMS:
-        return
-    cross.require_shared_libraries(triple)
-    if triple and not cross.is_here(triple):
-        cross.linker_for(triple)
-    elif toolchain.find_c_compiler() is None:
-        raise MissingToolError(
-            f"linking {suffix} needs a linker: install gcc or clang, or: pip install ziglang; .o, "
-            ".a and .tar are written without one"
-        )
-
-
 def _hold_c(files: Sequence[Path]) -> bool:
     """Whether there is C to compile."""
     return any(path.suffix not in (".o", ".a") for path in files)
@@ -127,7 +112,8 @@ class _Tools:
             return self
         machine = cross.Machine.here() if is_here else cross.Machine.of(triple)
         if is_here and not is_c and toolchain.find_c_compiler() is None:
-            require_linker(suffix, triple)
+            if suffix in LIBRARY_FORMS:
+                cross.require_linker(suffix, triple)
             return replace(self, has_libraries=False)
         if is_here:
             return replace(self, options=[*self.options, *(machine.compact if machine else ())])

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.default import (
-    LINE_BITS,
     along_last,
     reduce_by_vectors,
     schedule_default,
@@ -14,6 +13,7 @@ from sterna.schedule.default import (
 )
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of
+from sterna.schedule.moved_elements import LINE_BITS
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Schedule, Stage, Tensor
 from sterna.te.tensor import VECTORIZED, ProducerLoad
 
@@ -94,8 +94,8 @@ def _read_in_step(schedule: Schedule, op: Operation) -> list[Tensor]:
 def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
     """Vectors along the axes within a row, which are one where all that is read lies so.
 
-    A step takes a whole line of the cache where rows have whole ones: a line is fetched once, and
-    its vectors share their addresses.
+    A step that reads memory takes a whole line of the cache where rows have whole ones: a line is
+    fetched once, and its vectors share their addresses.
     """
     axes = list(stage.op.axis)[prefix:]
     if not axes:
@@ -106,7 +106,8 @@ def _vectorise_rest(stage: Stage, prefix: int, processor: Processor) -> None:
     if _lie_in_order(stage.op, axes):
         axes, sizes = [stage.fuse(*axes)], [math.prod(sizes)]
     line = LINE_BITS // max(8, dtype.bits)
-    if lanes > 1 and sizes[-1] % line == 0:
+    assert stage.schedule is not None
+    if lanes > 1 and sizes[-1] % line == 0 and _read_in_step(stage.schedule, stage.op):
         lanes = max(lanes, line)
     if sizes[-1] > lanes:
         _, narrow = stage.split(axes[-1], factor=lanes)

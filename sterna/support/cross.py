@@ -191,6 +191,18 @@ def linker_for(triple: str) -> Linker:
     )
 
 
+def require_linker(suffix: str, triple: str) -> None:
+    """A MissingToolError that says what to install where objects cannot become a library."""
+    require_shared_libraries(triple)
+    if triple and not is_here(triple):
+        linker_for(triple)
+    elif toolchain.find_c_compiler() is None:
+        raise MissingToolError(
+            f"linking {suffix} needs a linker: install gcc or clang, or: pip install ziglang; .o, "
+            ".a and .tar are written without one"
+        )
+
+
 def joiner_for(triple: str) -> str:
     """What joins objects for another machine into one: its compiler, else a linker that needs none.
 
