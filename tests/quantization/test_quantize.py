@@ -22,11 +22,16 @@ def quantized() -> QuantizedModel:
 
 
 def outputs(model: ModelProto) -> np.ndarray[Any, Any]:
-    """What ONNX Runtime makes of the samples."""
+    """What ONNX Runtime makes of the samples, node by node.
+
+    Fused, it multiplies bytes by instructions that saturate where a processor has no others.
+    """
     require_module("onnxruntime")
     import onnxruntime
 
-    session = onnxruntime.InferenceSession(model.SerializeToString())
+    options = onnxruntime.SessionOptions()
+    options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
+    session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     return np.concatenate([session.run(None, {"x": sample})[0] for sample in samples()])
 
 
