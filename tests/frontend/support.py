@@ -43,13 +43,15 @@ def bare_model(
     return helper.make_model(graph, opset_imports=imports, ir_version=9)
 
 
-def run_reference(model: ModelProto, feeds: dict[str, Array]) -> list[Array]:
-    """What ONNX Runtime computes."""
+def run_reference(model: ModelProto, feeds: dict[str, Array], fuses: bool = True) -> list[Array]:
+    """What ONNX Runtime computes; unless it fuses, node by node."""
     require_module("onnxruntime")
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 3
+    if not fuses:
+        options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(
         model.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )

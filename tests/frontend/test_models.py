@@ -113,8 +113,8 @@ def test_a_large_model_computes_what_its_runtime_does(name: str) -> None:
     if name == "vision/squeezenet_fp16":  # whose sums the runtime may round at every step
         wide = run_reference(widened(model), widened_feeds(feeds))
         close(found, [x.astype("float16") for x in wide], SLOW[name])
-    else:
-        close(found, run_reference(model, feeds), SLOW[name])
+    else:  # fused, products of bytes saturate on x86-64 without VNNI
+        close(found, run_reference(model, feeds, fuses="int8" not in name), SLOW[name])
 
 
 @pytest.mark.parametrize("level", [0, 1, 2])

@@ -17,6 +17,11 @@ def whole(*shape: int, dtype: str = "uint8") -> Any:
     return RNG.integers(info.min, info.max + 1, shape).astype(dtype)
 
 
+def weights(*shape: int) -> Any:
+    """Seven bits: ONNX Runtime's sums of two products saturate where x86-64 has no VNNI."""
+    return RNG.integers(-64, 64, shape).astype("int8")
+
+
 def number(value: float) -> Any:
     return np.float32(value)
 
@@ -74,7 +79,7 @@ def test_averages(dtype: str) -> None:
 @pytest.mark.parametrize("transposed", [0, 1])
 def test_dense_layers(dtype: str, transposed: int) -> None:
     data, scales = whole(3, 8, dtype=dtype), (number(0.02), point(5, dtype))
-    weight = whole(*((6, 8) if transposed else (8, 6)), dtype="int8")
+    weight = weights(*((6, 8) if transposed else (8, 6)))
     bias = RNG.integers(-1000, 1000, 6).astype("int32")
     result = number(0.7), point(100, dtype)
     one = number(0.03), point(0, "int8")
@@ -87,7 +92,7 @@ def test_dense_layers(dtype: str, transposed: int) -> None:
 
 @pytest.mark.parametrize("dtype", KINDS)
 def test_products_to_floats(dtype: str) -> None:
-    data, weight = whole(2, 3, 8, dtype=dtype), whole(8, 6, dtype="int8")
+    data, weight = whole(2, 3, 8, dtype=dtype), weights(8, 6)
     bias = RNG.standard_normal(6).astype("float32")
     one, every = number(0.03), RNG.random(6).astype("float32")
     own("MatMulIntegerToFloat", data, weight, number(0.02), one, point(5, dtype), None, bias,
@@ -115,9 +120,9 @@ def test_lstm_of_bytes(direction: str, is_whole: bool) -> None:
     data = RNG.standard_normal((4, 2, features)).astype("float32")
     scales = [RNG.uniform(0.004, 0.006, shape).astype("float32") for _ in range(2)]
     zeros = [np.full(shape, 0, "int8") for _ in range(2)]
-    weights = [whole(count, n, 4 * units, dtype="int8") for n in (features, units)]
+    own_weights = [weights(count, n, 4 * units) for n in (features, units)]
     bias = RNG.standard_normal((count, 8 * units)).astype("float32")
-    inputs = [data, *weights, bias, None, None, None, None, scales[0], zeros[0], scales[1],
+    inputs = [data, *own_weights, bias, None, None, None, None, scales[0], zeros[0], scales[1],
               zeros[1]]
     names = ["" if value is None else f"x{place}" for place, value in enumerate(inputs)]
     feeds = {"x0": data}
@@ -126,7 +131,7 @@ def test_lstm_of_bytes(direction: str, is_whole: bool) -> None:
                             hidden_size=units, direction=direction)
     model = model_of([node], feeds, held, ["y", "h", "c"], 17)
     for want, got in zip(run_reference(model, feeds), run_imported(model, feeds), strict=True):
-        np.testing.assert_allclose(got, want, atol=2e-3)
+        np.testing.assert_allclose(got, want, atol=4e-3)  # a state may be rounded to another step
 
 
 def test_lstm_of_bytes_that_is_refused() -> None:
