@@ -234,7 +234,7 @@ def test_dot_product_of_bytes(n: int, m: int, k: int, instruction: bool) -> None
         check(s, [data, packed, out], [x, laid_out], expected)
         return
     native = machine_of(tvm.target.Target("llvm -mcpu=native"))
-    able = "x86_64" in native.triple and "avx512vnni" in str(native.features)
+    able = "x86_64" in native.triple and "+avx512vnni" in str(native.features)
     check(s, [data, packed, out], [x, laid_out], expected, [], bodies=False)
     if able:
         module = tvm.build(s, [data, packed, out], "llvm -mcpu=native")
