@@ -7,6 +7,7 @@ a value in a hundred may be off by one.
 """
 
 import platform
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,7 +26,7 @@ from tests.frontend.tflite_models import (
 )
 
 IS_MEASURED = platform.machine() in ("aarch64", "arm64")
-HAS_MICRO = platform.machine() == "x86_64"
+HAS_MICRO = sys.platform == "linux" and platform.machine() == "x86_64"
 DTYPES = ("int8", "uint8")
 # Reference kernels whose ratio of scales is of float32, where TFLite Micro's is of float64.
 NEAR = ("LEAKY_RELU",)
