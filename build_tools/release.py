@@ -195,13 +195,13 @@ def try_wheel(path: Path, interpreter: str) -> None:
                        env={"PATH": str(folder / "env" / "bin"), "HOME": scratch})
 
 
-def describe(output: Path, made: list[Path], name: str) -> None:
+def describe(output: Path, made: list[Path], released: str) -> None:
     """The sums, the SBOM and the notes of a release."""
     sums = {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in made}
     lines = "".join(f"{value}  {name}\n" for name, value in sorted(sums.items()))
     (output / "SHA256SUMS").write_text(lines)
-    (output / "sterna.cdx.json").write_text(json.dumps(sbom(name, sums), indent=1) + "\n")
-    (output / "NOTES.md").write_text(notes((ROOT / "CHANGELOG.md").read_text(), name))
+    (output / "sterna.cdx.json").write_text(json.dumps(sbom(released, sums), indent=1) + "\n")
+    (output / "NOTES.md").write_text(notes((ROOT / "CHANGELOG.md").read_text(), released))
     print(lines, end="")
 
 
