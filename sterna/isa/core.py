@@ -1,5 +1,6 @@
 """Cores: their caches, and what they do in a cycle."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
@@ -25,6 +26,9 @@ class Throughput:
     """Bytes of transformed weights that come from behind the second cache in a cycle, in order."""
     streamed_again: int = 0
     """The same where it streams ahead and they come once more; 0: while it multiplies."""
+    fetched_pixels: float = math.inf
+    """How much of the first cache the pixels of two tiles may take where those of the second are
+    prefetched, as measured; more of them push out weights."""
 
 
 COMMON = Throughput()

@@ -150,11 +150,25 @@ def _by_bands(conv: Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     reader = tile if chunks is None else conv.kernel.schedule[chunks]
     if alone and blocks > 1 and isinstance(conv.weight.op, PlaceholderOp) and not conv.sum.is_dot:
         reader.prefetch(conv.weight, step, 1, block)
-    if alone and conv.reads_far_rows and not conv.sum.is_dot:
+    if alone and _fetches_pixels(conv, size):
         reader.prefetch(conv.data, step, 1, across)
     for tensor in _far_residuals(conv):
         stage.prefetch(tensor, across, 0)
     return f"bands of {share.rows} rows, the weights in the cache"
+
+
+def _fetches_pixels(conv: Conv, size: RegisterTile) -> bool:
+    """Whether a tile's sum prefetches the pixels of the next tile, which come from far.
+
+    Into the innermost cache, if they and this tile's pixels leave room for weights there.
+    """
+    if conv.sum.is_dot or not conv.reads_far_rows:
+        return False
+    processor, ways = conv.kernel.processor, ["fetched", "read"]
+    pixels = 2 * size.rows * conv.made.depth * conv.data.dtype.bytes
+    room = processor.throughput.fetched_pixels * processor.l1_bytes
+    preferred = "fetched" if pixels <= room else "read"
+    return choose("pixels of the next tile", ways, lambda way: way != preferred) == "fetched"
 
 
 def _blocks_of_a_line(conv: Conv, columns: int, blocks: int) -> int:

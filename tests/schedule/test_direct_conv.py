@@ -1,6 +1,7 @@
 """Schedules of convolutions with channels last: bands, parts of weights, tiles of any width."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.isa.core import Throughput
 from sterna.lowering.lower_kernel import LoweredKernel, lower_kernel
 from sterna.relay.interpreter import interpret
 from sterna.schedule.choose import answering
@@ -120,6 +122,16 @@ def test_the_next_pixels_of_a_large_image_are_fetched(
     body = convolution((1, size, size, 32), 64, 32, kernel_size=(1, 1), strides=stride)
     lowered = check(body, Processor(512, 32, l2_bytes=32 * 1024))
     assert re.findall(r"prefetch_region\((\w+)", str(lowered.function)) == fetched
+
+
+def test_pixels_that_would_push_out_weights_are_not_fetched() -> None:
+    """Of deep pixels, two tiles take more of the first cache than the core's figure leaves."""
+    narrow = replace(NEON, l2_bytes=64 << 10, throughput=Throughput(fetched_pixels=0.75))
+    for depth, fetched in ((64, ["p0", "p1"]), (1024, ["p1"])):
+        body = convolution((1, 12, 14, depth), 32, 8, kernel_size=(1, 1))
+        lowered = check(body, narrow)
+        assert sorted(re.findall(r"prefetch_region\((\w+)", str(lowered.function))) == fetched
+
 
 
 @pytest.mark.parametrize("size, shared", [(4, "i3.outer"), (12, "i3.outer"), (16, "i0.i1")])

@@ -5,6 +5,7 @@ import pytest
 
 import sterna
 from sterna import te
+from sterna.ir.expr import Call
 from sterna.te import Schedule, Tensor
 from sterna.tir.passes.load_ahead import HINT, load_ahead
 from sterna.tir.stmt import (
@@ -12,15 +13,20 @@ from sterna.tir.stmt import (
     Allocate,
     AttrStmt,
     BufferStore,
+    Evaluate,
     For,
     PrimFunc,
+    SeqStmt,
+    Stmt,
     statements_in,
 )
 
 ROWS, COLUMNS, DEPTH = 5, 8, 24
 
 
-def a_product(pragma: bool, depth: int = DEPTH) -> tuple[Schedule, list[Tensor]]:
+def a_product(
+    pragma: bool, depth: int = DEPTH, fetched: bool = False
+) -> tuple[Schedule, list[Tensor]]:
     """A tile of sums in registers, whose rows are loaded four steps at once."""
     a = te.placeholder((ROWS, depth), name="a")
     b = te.placeholder((depth, COLUMNS), name="b")
@@ -42,11 +48,14 @@ def a_product(pragma: bool, depth: int = DEPTH) -> tuple[Schedule, list[Tensor]]
     schedule[held].vectorize(step)
     if pragma:
         stage.pragma(outer, "load_ahead", True)
+    if fetched:
+        stage.prefetch(a, outer, 1)
+        stage.prefetch(b, outer, 1)
     return schedule, [a, b, c]
 
 
-def lowered(pragma: bool) -> PrimFunc:
-    made = sterna.lower(*a_product(pragma))["main"]
+def lowered(pragma: bool, fetched: bool = False) -> PrimFunc:
+    made = sterna.lower(*a_product(pragma, fetched=fetched))["main"]
     assert isinstance(made, PrimFunc)
     return made
 
@@ -54,6 +63,14 @@ def lowered(pragma: bool) -> PrimFunc:
 def loops_ahead(func: PrimFunc) -> list[For]:
     loops = [stmt for stmt in statements_in(func.body) if isinstance(stmt, For)]
     return [loop for loop in loops if LOADS_AHEAD in loop.annotations]
+
+
+def is_prefetch(stmt: Stmt) -> bool:
+    if isinstance(stmt, For):
+        return is_prefetch(stmt.body)
+    if not isinstance(stmt, Evaluate) or not isinstance(stmt.value, Call):
+        return False
+    return stmt.value.op == "prefetch"
 
 
 def test_registers_are_filled_behind_their_last_use() -> None:
@@ -65,6 +82,13 @@ def test_registers_are_filled_behind_their_last_use() -> None:
     assert len(filled) == ROWS and filled[0] == used[-ROWS] + 1
     assert stores[-1].buffer.name == "b.ahead"
     assert not any(isinstance(s, Allocate) for s in statements_in(loop.body))
+
+
+def test_prefetches_of_several_lines_stand_at_the_head() -> None:
+    (loop,) = loops_ahead(lowered(True, fetched=True))
+    assert isinstance(loop.body, SeqStmt)
+    fetching = [is_prefetch(stmt) for stmt in loop.body.stmts]
+    assert fetching[:2] == [True, True] and not any(fetching[2:])
 
 
 def test_no_hint_stays_and_unmarked_loops_stay_as_they_are() -> None:

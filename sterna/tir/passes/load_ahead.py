@@ -81,8 +81,7 @@ class _Pipeliner(Rewriter):
             behind.setdefault(place, []).append(again)
         sums = enumerate(iteration.sums)
         body = [each for n, stmt in sums for each in (stmt, *behind.get(n, ()))]
-        # Loads do not pass prefetches: these come last.
-        body.sort(key=lambda stmt: isinstance(stmt, Evaluate))
+        body.sort(key=_place_of)
         noted = replace(loop, body=seq(*body), annotations={**loop.annotations, LOADS_AHEAD: 1})
         done = seq(*load(loop.min), noted)
         for buffer in iteration.buffers:
@@ -155,12 +154,30 @@ def _flatten(stmt: Stmt, stmts: list[Stmt], buffers: list[Buffer]) -> bool:
         buffers.append(stmt.buffer)
         return stmt.buffer.scope == "local" and _flatten(stmt.body, stmts, buffers)
     stmts.append(stmt)
-    if isinstance(stmt, Evaluate):
-        return isinstance(stmt.value, Call) and stmt.value.op == "prefetch"
-    return (
+    return _is_prefetch(stmt) or (
         isinstance(stmt, BufferStore) and stmt.predicate is None and len(stmt.indices) == 1
         and stmt.buffer.scope == "local"
     )
+
+
+def _place_of(stmt: Stmt) -> int:
+    """Where a statement stands in an iteration, as measured: loads do not pass prefetches.
+
+    A single one comes last. The addresses of several lines would take registers from what is
+    loaded there: those come first.
+    """
+    if not _is_prefetch(stmt):
+        return 1
+    return 0 if isinstance(stmt, For) else 2
+
+
+def _is_prefetch(stmt: Stmt) -> bool:
+    """Whether a statement only brings lines closer, one or a loop of them."""
+    if isinstance(stmt, For):
+        return _is_prefetch(stmt.body)
+    if not isinstance(stmt, Evaluate) or not isinstance(stmt.value, Call):
+        return False
+    return stmt.value.op == "prefetch"
 
 
 def _with_vectors(var: Var, iteration: _Iteration, written: set[Buffer]) -> _Iteration:
