@@ -49,8 +49,9 @@ void _start(void) {
   }
 }
 """
+# Nothing is unwound: as in firmware, there are no tables for it.
 COMPILE = ("-target", "riscv32-freestanding", "-O2", "-static", "-ffreestanding",
-           "-fno-sanitize=all")
+           "-fno-sanitize=all", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables")
 # What compilers and QEMU call it: vectors of 128 bits, of integers.
 PLAIN, VECTORS = ("generic_rv32+m", "rv32"), ("generic_rv32+m+zve32x+zvl128b", "rv32,v=true")
 LIBC = Path(sterna.micro.__file__).parent / "templates" / "baremetal" / "libc"

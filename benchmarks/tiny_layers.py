@@ -21,7 +21,7 @@ from rows import Row, show_rows
 
 from sterna.frontend.tflite.schema import OperatorInfo, Subgraph, read_model
 
-# Pointwise layers of fewer channels were not counted with CMSIS-NN.
+# Pointwise and dense layers of fewer channels were not counted with CMSIS-NN.
 FEWEST = 32
 LAYERS = ("CONV_2D", "DEPTHWISE_CONV_2D", "FULLY_CONNECTED")
 
@@ -52,6 +52,8 @@ def layer_of(graph: Subgraph, operator: OperatorInfo, is_first: bool) -> Layer:
 
 def bound_of(layer: Layer, board: str) -> float:
     """The instructions for a product that a layer may take."""
+    if layer.depth < FEWEST and layer.kind == "dense":
+        return math.inf
     if board == "mps2_an386":
         return {"first": 4.0, "depthwise": 4.0, "dense": 2.27}.get(layer.kind, 1.5)
     if board != "mps3_an547" or (layer.depth < FEWEST and layer.kind == "pointwise"):

@@ -8,7 +8,7 @@ A function serves all layers of a network that have its tile.
 from dataclasses import dataclass, replace
 
 # Registers are those that the compiler picks: %[name].
-_SELECT = "#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP"
+SELECT = "#if defined(__GNUC__) && defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP"
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Step:
                        definition=text.replace(f"{self.name}(", f"{self.name}_out("))
 
 
-def _assembly(lines: list[str], changed: list[str], scratch: list[str], read: list[str]) -> str:
+def assembly(lines: list[str], changed: list[str], scratch: list[str], read: list[str]) -> str:
     """One piece of assembly; by the names of variables that it changes, overwrites, or reads."""
     body = "\n".join(f'      "{line}\\n\\t"' for line in lines)
     outputs = [f'[{each}] "+r"({each})' for each in changed]
@@ -35,7 +35,7 @@ def _assembly(lines: list[str], changed: list[str], scratch: list[str], read: li
            f"      : {', '.join(inputs)}\n      : \"cc\", \"memory\");"
 
 
-def _loop(lines: list[str], count: str, step: int) -> list[str]:
+def loop(lines: list[str], count: str, step: int) -> list[str]:
     """Turns until a count, from which a step is taken after each, is negative.
 
     A loop in C around assembly is unrolled by compilers that take it for short.
@@ -60,12 +60,12 @@ def _of_groups(
     names = [f"s{n}" for n in range(sums)]
     changed, scratch = [*names, "weights", "panel"], ["even", "odd", "low", "high"]
     kept = "\n".join(f"  sums[{n}] = s{n};" for n in range(sums))
-    one, two = (_assembly(step * times, changed, scratch, []) for times in (1, 2))
+    one, two = (assembly(step * times, changed, scratch, []) for times in (1, 2))
     return f"""\
 {name} {{
   int32_t {", ".join(names)};
 {begin if not first else ""}
-{_SELECT}
+{SELECT}
   int32_t even, odd, low, high;
 {first}
   if (groups & 1) {{
@@ -140,7 +140,7 @@ def panel_dots(pixels: int) -> Step:
         plain.append(f"    s{pixel} += {_PLAIN};\n    panel++;")
     others = [f"s{n}" for n in range(pixels - 1)]
     scratch = [*others, "even", "odd", "low", "high"]
-    begun = f"  {last} = bias;\n{_assembly(first, [last, 'weights', 'panel'], scratch, [])}\n" \
+    begun = f"  {last} = bias;\n{assembly(first, [last, 'weights', 'panel'], scratch, [])}\n" \
             "  groups--;"
     begin = "  " + "".join(f"s{n} = " for n in range(pixels)) + "bias;"
     head = _HEAD.format(name=name, more=", int32_t bias")
@@ -175,14 +175,14 @@ def widen_rows(pixels: int) -> Step:
     group = ["ldr %[low], [%[rows]], #4", "sxtb16 %[high], %[low], ror #8",
              "sxtb16 %[low], %[low]", f"strd %[low], %[high], [%[to]], #{8 * pixels}"]
     changed, scratch = ["rows", "to"], ["low", "high"]
-    one = _assembly(group, changed, scratch, [])
-    two = _assembly(_loop([*group, *group], "pairs", 1), [*changed, "pairs"], scratch, [])
+    one = assembly(group, changed, scratch, [])
+    two = assembly(loop([*group, *group], "pairs", 1), [*changed, "pairs"], scratch, [])
     return Step(name, STEP + f"""\
 static STERNA_STEP int32_t {name}(int64_t *panel, const int8_t *rows, int32_t groups,
                                int32_t count) {{
   for (; count > 0; count--) {{
     int64_t *to = panel++;
-{_SELECT}
+{SELECT}
     int32_t low, high, pairs = (groups >> 1) - 1;
     if (groups & 1) {{
 {one}
@@ -208,7 +208,7 @@ _PLAIN = "(int16_t)*panel * w0 + (int16_t)(*panel >> 32) * w1 +\n" \
 # ---- depthwise ----
 
 
-_FOUR_PIXELS = _assembly(_loop([
+_FOUR_PIXELS = assembly(loop([
     "ldrsb %[b], [%[from], %[channels]]", "ldrsb %[c], [%[from], %[two]]",
     "ldrsb %[d], [%[from], %[three]]", "ldrsb %[a], [%[from]]",
     "add %[from], %[from], %[channels], lsl #2", "pkhbt %[a], %[a], %[b], lsl #16",
@@ -217,7 +217,7 @@ _FOUR_PIXELS = _assembly(_loop([
 
 PAIR_PLANE = Step("sterna_copy_pairs", STEP + f"""\
 static inline int32_t sterna_pair(int32_t a, int32_t b) {{
-{_SELECT}
+{SELECT}
   int32_t both;
   __asm__("pkhbt %0, %1, %2, lsl #16" : "=r"(both) : "r"(a), "r"(b));
   return both;
@@ -240,7 +240,7 @@ static STERNA_STEP int32_t sterna_copy_pairs(
       from += channels;
       left--;
     }}
-{_SELECT}
+{SELECT}
     int32_t a, b, c, d;
     left -= 4;
     if (left >= 0) {{
@@ -297,14 +297,14 @@ def plane_dots(window: tuple[int, int], stride: int, outputs: int) -> Step:
         plain += [*products, f"      weights += {4 * pairs};",
                   "      plane = (const int32_t *)((const char *)plane + pitch);"]
     begin = "\n".join(f"  int32_t s{n} = bias;" for n in range(outputs))
-    body = _assembly(lines, [*names, "weights", "plane"], ["even", "odd", "two"], ["pitch"])
+    body = assembly(lines, [*names, "weights", "plane"], ["even", "odd", "two"], ["pitch"])
     kept = "\n".join(f"  sums[{n}] = s{n};" for n in range(outputs))
     one_row = "\n".join(plain[: len(plain) // rows])
     return Step(name, STEP + f"""\
 static STERNA_STEP int32_t {name}(int32_t *sums, const int8_t *weights, const int32_t *plane,
                                int32_t pitch, int32_t bias) {{
 {begin}
-{_SELECT}
+{SELECT}
   int32_t even, odd, two;
 {body}
 #else

@@ -32,6 +32,8 @@ DTYPES = ("int8", "uint8")
 NEAR = ("LEAKY_RELU",)
 # TFLite Micro does not look at the scale of its result.
 NOT_SCALED = ("RELU6",)
+# Scales whose ratio gives another number for a byte in float64 than in float32.
+FINE = (0.25101757, 0.6850877)
 
 EVERY = np.arange(256, dtype=np.uint8)
 FIRST, SECOND = (part.reshape(256, 256) for part in (np.repeat(EVERY, 256), np.tile(EVERY, 256)))
@@ -85,6 +87,10 @@ UNARY: list[tuple[str, float, int, float, int, Options]] = [
     ("HARD_SWISH", 0.03, -20, 0.03, -30, ("HardSwishOptions", {})),
     *((kind, 0.05, 3, *out, None) for kind in ("RELU", "RELU6", "RELU_N1_TO_1", "RELU_0_TO_1")
       for out in ((0.05, 3), (0.03, -100))),
+    # whose products lie near to halves, or elsewhere if the ratio of scales has more than 24 bits
+    ("RELU", 0.0029549571, -111, 0.0036465630, -21, None),
+    ("RELU6", 0.0040753791, 33, 0.0174055863, 93, None),
+    ("RELU", FINE[0], -128, FINE[1], -128, None),
     ("LEAKY_RELU", 0.05, 3, 0.04, -30, ("LeakyReluOptions", {"alpha": 0.13})),
     ("QUANTIZE", 0.05, 3, 0.041, -30, ("QuantizeOptions", {})),
 ]
@@ -92,6 +98,8 @@ ONLY_SIGNED: list[tuple[str, float, int, float, int, Options]] = [
     ("EXP", 0.02, 3, 0.06, -128, ("ExpOptions", {})), ("LOG", 0.02, -128, 0.06, 3, None),
     ("RSQRT", 0.02, -128, 0.06, -128, None), ("SQRT", 0.02, -128, 0.01, -128, None),
     ("ABS", 0.02, 3, 0.02, -128, ("AbsOptions", {})),
+    ("ABS", 0.1565454751, -36, 0.4178534746, -42, ("AbsOptions", {})),
+    ("ABS", FINE[0], -128, FINE[1], -128, ("AbsOptions", {})),
     ("NEG", 0.02, 3, 0.02, -4, ("NegOptions", {})),
 ]
 

@@ -42,6 +42,8 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "wide": ((6, 13, 2), 2, (5, 5), {"padding": (2, 2, 2, 2), "groups": 2}),
     "long": ((5, 5, 24), 6, (1, 1), {}),
     "written out": ((16, 16, 8), 16, (1, 1), {}),
+    "rescaled": ((16, 18, 8), 16, (1, 1), {}),
+    "rescaled by three": ((15, 15, 12), 13, (1, 1), {}),
     "planes written out": ((24, 24, 4), 4, (3, 3), {"padding": (1, 1, 1, 1), "groups": 4}),
     "even": ((5, 6, 2), 2, (2, 4), {"padding": (0, 1, 1, 2), "groups": 2, "strides": (1, 2)}),
 }
@@ -55,7 +57,7 @@ def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     groups = attrs.get("groups", 1)
     w = extremes(rng, (outputs, *window, inputs // groups), "int8")
     zero, bias = 17, rng.integers(-9000, 9000, outputs).astype("int32")
-    point = -128 if name.endswith("written out") else -3
+    point = -128 if name.startswith(("rescaled", "planes")) else -3
     multiplier = rng.integers(1 << 30, (1 << 31) - 1, outputs).astype("int32")
     power = rng.integers(-9, -5, outputs).astype("int32")
     kernel = np.moveaxis(w, 0, -1) if groups == 1 else w.transpose(1, 2, 0, 3)
@@ -85,7 +87,9 @@ def test_layers_are_exact(name: str) -> None:
     made, feeds, want = layer(name)
     wanted = "planes" if WINDOWS[name][3].get("groups", 1) > 1 else "halves"
     mod = implement(made, M4, wanted, target="c")
-    assert names_in(mod) == [wanted]
+    is_rescaled = name.startswith("rescaled")
+    assert names_in(mod) == ([] if is_rescaled else [wanted])
+    assert ("qnn.rescaled_pixels" in mod.astext()) == is_rescaled
     built = relay.build(mod, target="c")
     assert "_out(" in built.get_lib().get_source() or not name.endswith("written out")
     np.testing.assert_array_equal(run_built(built, **feeds), want)

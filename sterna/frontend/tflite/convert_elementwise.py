@@ -63,12 +63,27 @@ def unary(node: Node) -> RelayExpr:
     name, function = _PLAIN[node.kind]
     if _is_bytes(node) and node.kind == "NEG":
         return call("negative", node[0])  # whatever the zero points are
+    if _is_bytes(node) and node.kind == "ABS":
+        return by_table(node[0], _rescaled_bytes(node, np.abs))
     if _is_bytes(node):
         return of_bytes(node, _wide(function), cut_off if node.kind == "SQRT" else quantized)
     _expect_float(node)
     if node.kind == "SQUARE":
         return call("multiply", node[0], node[0])
     return call(name, node[0])
+
+
+def _rescaled_bytes(node: Node, function: Callable[[Array], Array] = np.asarray) -> Array:
+    """What distances of all bytes from their zero point become under the scale of the result.
+
+    The ratio of both scales is of float32, and its product is rounded twice, whoever computes it.
+    """
+    scale, zero = single(node.quantization(0), "its data")
+    out_scale, out_zero = single(node.result_quantization(), "the result")
+    ratio = float(np.float32(scale) / np.float32(out_scale))
+    distance = function(all_bytes(node.dtype()) - zero)
+    made = multiplied(distance, *quantized_multiplier(ratio)) + out_zero
+    return saturated(made, node.result_dtype())
 
 
 @converter("LOGICAL_NOT")
@@ -125,7 +140,16 @@ def relu(node: Node) -> RelayExpr:
     if not node.is_quantized():
         return bounded(node[0], low, high)
     want, dtype = node.result_quantization(), node.result_dtype()
-    return held_between(like_result(node, 0), want, dtype, low, high)
+    whole = by_table(node[0], _rescaled_bytes(node)) if _is_scaled(node) else like_result(node, 0)
+    return held_between(whole, want, dtype, low, high)
+
+
+def _is_scaled(node: Node) -> bool:
+    """Whether bytes come under another scale."""
+    if not _is_bytes(node):
+        return False
+    have, want = node.quantization(0), node.result_quantization()
+    return bool(single(have, "its data")[0] != single(want, "the result")[0])
 
 
 @converter("LEAKY_RELU")

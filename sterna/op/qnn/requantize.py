@@ -15,6 +15,7 @@ from sterna.ir.expr import Call, Expr, ExprLike, Let, Var
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import quiet
+from sterna.op.qnn.rescaled_pixels import implement_rescale
 from sterna.op.qnn.small_sums import scaled_to_bytes
 from sterna.op.quantization import (
     along_channels,
@@ -32,7 +33,7 @@ from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Constant, RelayExpr, const
-from sterna.relay.op import BROADCAST, Case, OpRecord, call, register
+from sterna.relay.op import BROADCAST, Case, ContractionRules, OpRecord, call, register
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 from sterna.target import Target, instructions_of
@@ -527,6 +528,7 @@ register(OpRecord(
     pattern=BROADCAST,
     is_monotone=True,
     layout=along_channels,
+    contraction=ContractionRules(implement=implement_rescale),
     cases=[
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),
               np.array(3), np.array(-5)), {"axis": 0, "rounding": rounding, "out_dtype": dtype})

@@ -102,10 +102,10 @@ def tiles(made: Contraction) -> dict[Tile, float]:
     wide = range(2, min(MOST_CHANNELS, made.outputs) + 1)
     offered = [Tile(pixels, 1) for pixels in range(1, min(MOST_PIXELS, made.pixels) + 1)]
     offered += [Tile(1, channels) for channels in wide if made.outputs % channels == 0]
-    return {tile: _instructions(made, tile) for tile in offered}
+    return {tile: layer_instructions(made, tile) for tile in offered}
 
 
-def _instructions(made: Contraction, tile: Tile) -> float:
+def layer_instructions(made: Contraction, tile: Tile) -> float:
     """All panels, of which the last may be filled in part, and all blocks of channels."""
     groups = groups_of(made)
 

@@ -1,0 +1,256 @@
+"""Pointwise convolutions of few bytes with their rescaling in one kernel: qnn.rescaled_pixels.
+
+Rounding TWICE and upward is one sum and one shift: for n places behind the fraction of 31 bits
+
+    ((x * m + 2**30 >> 31) + 2**(n - 1)) >> n  =  (x * m + 2**30 + 2**(30 + n)) >> (31 + n)
+
+Of 2**k * x, whose product has both terms in its high word from k = 2 on, that is the high word,
+an addend, and a shift by n + k - 1. Each channel takes the k that makes this shift the same for
+all: weights as halves of words have room for it, and their sums too where there are few.
+"""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from sterna.ir import build
+from sterna.ir.expr import Call as ScalarCall
+from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import at_least, axis_of
+from sterna.op.dynamic import tensor_type
+from sterna.op.nn._conv_shape import contraction_of
+from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call, Constant, RelayExpr, const
+from sterna.relay.op import OPAQUE, Case, OpRecord, call, is_call_of, register
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.dot4 import GROUP
+from sterna.schedule.implementation import plan_of, unpacked
+from sterna.schedule.implementations.halves import IMPLEMENTATION as HALVES
+from sterna.schedule.implementations.halves import Tile, layer_instructions
+from sterna.schedule.kernel import Processor
+from sterna.schedule.rescaled_kernel import (
+    BESIDE,
+    RescaledKernel,
+    pixels_of,
+    rescaled_instructions,
+)
+from sterna.support.dtype import DataType
+from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import sum as te_sum
+
+INT8, INT32, INT64 = DataType("int8"), DataType("int32"), DataType("int64")
+# Places that sums are shifted to the left by: fewer have no room for what rounds, and weights of
+# 8 bits have no room for more.
+LEAST_LEFT, MOST_LEFT = 2, 8
+# Instructions of a run that each byte by which weights grow must spare.
+WORTH = 100
+LOWEST = -128
+
+
+@attributes
+class RescaledPixelsAttrs(Attrs):
+    """Of qnn.rescaled_pixels."""
+
+    shift: int = 0
+    pixels: int = 0
+    """Those whose sums are in registers together; 0: one after the other, on any processor."""
+
+    def normalize(self) -> None:
+        if not 1 <= self.shift <= 31:
+            raise ValueError(f"shift is from 1 to 31, not {self.shift}")
+
+
+def implement_rescale(found: Call, processor: Processor, growth: float) -> RelayExpr | None:
+    """A pointwise layer's rescaling together with the layer, where that spares instructions."""
+    attrs: Any = found.attrs
+    total, *factors, near, zero = found.args
+    if not processor.has_dot_halves or attrs.rounding != "TWICE" or not attrs.is_normal:
+        return None
+    points = [_number(each) for each in (near, zero)]
+    if attrs.out_dtype != INT8 or points != [0, LOWEST]:  # what is negative is the lowest anyway
+        return None
+    sums, start = _split_bias(total)
+    if not isinstance(sums, Call) or not is_call_of(sums, "nn.conv2d"):
+        return None
+    if not _reads_channels(attrs, start, sums):
+        return None
+    described = _layer(sums)
+    known = [to_numpy(each.data) for each in factors if isinstance(each, Constant)]
+    if described is None or len(known) < len(factors):
+        return None
+    made, weights = described
+    pixels = pixels_of(made)
+    if pixels == 0 or not _pays(made, sums, pixels):
+        return None
+    per_channel = [
+        np.broadcast_to(values.reshape(-1), made.outputs).astype(np.int64)
+        for values in (start, *known)
+    ]
+    packed = records_of(weights, *per_channel)
+    if packed is None:
+        return None
+    records, shift = packed
+    words = const(records)
+    words.span = sums.args[1].span
+    return call("qnn.rescaled_pixels", sums.args[0], words, shift=shift, pixels=pixels)
+
+
+def _split_bias(total: RelayExpr) -> tuple[RelayExpr, Array]:
+    """Sums, and the constants that are added to them."""
+    if isinstance(total, Call) and is_call_of(total, "add"):
+        sums, added = total.args
+        if isinstance(added, Constant):
+            return sums, to_numpy(added.data).astype(np.int64)
+    return total, np.zeros((), np.int64)
+
+
+def _number(parameter: RelayExpr) -> int | None:
+    if not isinstance(parameter, Constant):
+        return None
+    values = to_numpy(parameter.data).reshape(-1)
+    return int(values[0]) if values.size and np.all(values == values[0]) else None
+
+
+def _reads_channels(attrs: Any, start: Array, sums: Call) -> bool:
+    """Whether factors, and what is added, are one number or of the last axis: of channels."""
+    ndim = tensor_type(sums).ndim
+    is_last = axis_of(attrs.axis, ndim) == ndim - 1
+    return is_last and (start.size == 1 or start.size == start.shape[-1])
+
+
+def _layer(sums: Call) -> tuple[Contraction, Array] | None:
+    """A pointwise convolution by halves of words, with its weights (output, input)."""
+    plan, (data, weight) = plan_of(sums.attrs), sums.args[:2]
+    if plan is None or plan.name != HALVES.name or not isinstance(weight, Constant):
+        return None
+    made = contraction_of(sums.attrs, tensor_type(data), tensor_type(weight))
+    if made is None or not made.is_pointwise or sums.attrs is None:
+        return None
+    weights = unpacked(sums.attrs, made, [to_numpy(weight.data)])
+    return made, weights.reshape(made.outputs, made.depth).astype(np.int64)
+
+
+def _pays(made: Contraction, sums: Call, pixels: int) -> bool:
+    plan = plan_of(sums.attrs)
+    assert plan is not None
+    tile = Tile(plan.integer("pixels"), plan.integer("channels"))
+    spared = layer_instructions(made, tile) - rescaled_instructions(made, pixels)
+    return spared > WORTH * made.weight_bytes
+
+
+def records_of(
+    weights: Array, start: Array, multiplier: Array, power: Array
+) -> tuple[Array, int] | None:
+    """A record of each channel and the shift that all have; None where something has no room."""
+    shift = int(-power.min()) + LEAST_LEFT
+    left = shift + power
+    if left.max() > MOST_LEFT:
+        return None
+    one = np.int64(1)
+    wide, begun = weights << left[:, None], start << left
+    reach = (np.abs(wide).sum(1) << 7) + np.abs(begun)
+    addend = (one << left - 2) + (one << shift - 2) + (LOWEST * (one << shift - 1))
+    if reach.max() >= 1 << 31 or np.abs(addend).max() >= 1 << 30:
+        return None
+    words = wide.astype(np.int16).reshape(len(weights), -1, 2, 2).transpose(0, 1, 3, 2)
+    halves = np.ascontiguousarray(words).astype("<i2").view("<i4").reshape(len(weights), -1)
+    parts = [begun[:, None], halves, multiplier[:, None], addend[:, None]]
+    return np.concatenate(parts, 1).astype(np.int32), shift - 1
+
+
+# ---- the operator ----
+
+
+def _infer(attrs: RescaledPixelsAttrs, data: Type, records: Type) -> TensorType:
+    kind, words = at_least(data, "data", 2), at_least(records, "records", 2)
+    depth, (outputs, length) = kind.shape[-1], words.shape[:2]
+    if kind.dtype != INT8 or words.dtype != INT32:
+        raise ValueError(f"data is int8 and records are int32, not {kind.dtype}, {words.dtype}")
+    if type(depth) is not int or depth % GROUP or (length, words.ndim) != (BESIDE + depth // 2, 2):
+        raise ValueError(
+            "records have three words and one for two channels, which come by four; not shape "
+            f"{words.shape} for {depth} channels"
+        )
+    out = TensorType((*kind.shape[:-1], outputs), INT8)
+    if attrs.pixels and attrs.pixels != pixels_of(_contraction(kind, out)):
+        raise ValueError(f"tiles of {attrs.pixels} pixels do not fit to {out}")
+    return out
+
+
+def _contraction(data: TensorType, out: TensorType) -> Contraction:
+    shape = out.concrete_shape
+    line = (1, math.prod(shape[:-1]))
+    return Contraction(1, line, data.concrete_shape[-1], line, shape[-1], INT8, INT8, INT32)
+
+
+def _compute(
+    attrs: RescaledPixelsAttrs, out: TensorType, data: Tensor, records: Tensor
+) -> Tensor:
+    if attrs.pixels:
+        made = _contraction(TensorType(data.shape, INT8), out)
+        kernel = RescaledKernel(made, attrs.pixels, attrs.shift, out.concrete_shape[:-1])
+        return kernel.tensor("T_rescaled", out, None, (data, records))
+    depth = 2 * (build.int_value(records.shape[-1]) or 0) - 2 * BESIDE
+    channel = reduce_axis((0, depth), name="channel")
+
+    def weight(output: Expr) -> Expr:
+        place = channel.var % GROUP
+        word = records(output, 1 + channel.var // GROUP * 2 + place % 2)
+        return (word << (16 - place // 2 * 16)) >> 16
+
+    sums: Tensor = compute(
+        out.shape,
+        lambda *i: te_sum(data(*i[:-1], channel).astype(INT32) * weight(i[-1]), axis=channel),
+        name="T_sums",
+    )
+
+    def element(*i: Expr) -> Any:
+        begun, factor, more = (
+            records(i[-1], place) for place in (0, 1 + depth // 2, 2 + depth // 2))
+        high = ((sums(*i) + begun).astype(INT64) * factor.astype(INT64)) >> 32
+        return ScalarCall(INT8, "saturate", ((high.astype(INT32) + more) >> attrs.shift,))
+
+    result: Tensor = compute(out.shape, element, name="T_rescaled")
+    return result
+
+
+def _reference(attrs: RescaledPixelsAttrs, data: Array, records: Array) -> Array:
+    halves = np.ascontiguousarray(records[:, 1:-2]).astype("<i4").view("<i2")
+    weights = halves.reshape(len(records), -1, 2, 2).transpose(0, 1, 3, 2)
+    plain = weights.reshape(len(records), -1).astype(np.int64)
+    sums = (data.astype(np.int64) @ plain.T + records[:, 0]).astype(np.int32).astype(np.int64)
+    high = (sums * records[:, -2]) >> 32
+    held = np.clip((high + records[:, -1]) >> attrs.shift, LOWEST, 127)
+    return np.asarray(held.astype(np.int8))
+
+
+def _macs(
+    attrs: RescaledPixelsAttrs, out: TensorType, data: TensorType, records: TensorType
+) -> int:
+    return int(np.prod(out.concrete_shape)) * data.concrete_shape[-1]
+
+
+_WEIGHTS = np.array([[127, -128, 3, 5], [1, -2, 90, -70]], np.int64)
+_RECORDS, _SHIFT = records_of(
+    _WEIGHTS, np.array([400, -30]), np.array([1 << 30, 1395864371]), np.array([-7, -4])) or (
+    np.zeros((2, BESIDE + GROUP // 2), np.int32), 1)
+
+register(OpRecord(
+    "qnn.rescaled_pixels",
+    inputs=("data", "records"),
+    attrs=RescaledPixelsAttrs,
+    infer=_infer,
+    compute=_compute,
+    reference=_reference,
+    macs=_macs,
+    pattern=OPAQUE,
+    mixed_precision="never",
+    cases=[Case((((3, 4), "int8"), _RECORDS), {"shift": _SHIFT})],
+    doc="A product of int8 rows with weights of 16 bits, rescaled to int8: a record is what sums "
+        "begin with, the weights of an output channel, by four (first, third, second, fourth) as "
+        "halves of words, a multiplier, and what is added to the high word of the product before "
+        "shift.",
+))
