@@ -1,6 +1,8 @@
 """Putting expressions in the place of variables."""
 
 from collections.abc import Mapping
+from dataclasses import fields
+from functools import cache
 from typing import Any
 
 from sterna.ir.expr import Expr, Var
@@ -39,10 +41,14 @@ class _Substitution(Rewriter):
 
     def _map_derived(self, old: Any, new: Any) -> None:
         """A rebuilt buffer has an address variable of its own; uses of the old one follow."""
-        for name in getattr(type(old), "__dataclass_fields__", ()):
-            value = getattr(old, name)
-            if name not in old.FIELDS and isinstance(value, Var):
-                self.mapping[id(value)] = getattr(new, name)
+        for name in _derived_variables(type(old)):
+            self.mapping[id(getattr(old, name))] = getattr(new, name)
+
+
+@cache
+def _derived_variables(kind: type[Node]) -> list[str]:
+    """The fields that a node makes variables for by itself."""
+    return [field.name for field in fields(kind) if not field.init and field.type is Var]  # type: ignore[arg-type]
 
 
 def substitute(node: NodeType, mapping: Mapping[Var, Expr]) -> NodeType:

@@ -81,8 +81,10 @@ class Rewriter(_Dispatcher):
 
     def rewrite(self, node: Any) -> Any:
         """The node, rewritten by its class's method or with its children rewritten."""
-        kind = type(node)
-        method = self._found[kind] if kind in self._found else self._method(kind)
+        try:
+            method = self._found[type(node)]
+        except KeyError:
+            method = self._method(type(node))
         return node.map_children(self.rewrite) if method is None else method(self, node)
 
     def rewrite_children(self, node: Any) -> Any:
