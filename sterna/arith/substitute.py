@@ -1,8 +1,6 @@
 """Putting expressions in the place of variables."""
 
 from collections.abc import Mapping
-from dataclasses import fields
-from functools import cache
 from typing import Any
 
 from sterna.ir.expr import Expr, Var
@@ -39,16 +37,12 @@ class _Substitution(Rewriter):
             value is getattr(old, name) for name, value in zip(old.FIELDS, values, strict=True)
         ) else type(old)(*values)
 
-    def _map_derived(self, old: Any, new: Any) -> None:
+    def _map_derived(self, old: Node, new: Node) -> None:
         """A rebuilt buffer has an address variable of its own; uses of the old one follow."""
-        for name in _derived_variables(type(old)):
-            self.mapping[id(getattr(old, name))] = getattr(new, name)
-
-
-@cache
-def _derived_variables(kind: type[Node]) -> list[str]:
-    """The fields that a node makes variables for by itself."""
-    return [field.name for field in fields(kind) if not field.init and field.type is Var]  # type: ignore[arg-type]
+        for name in old.DERIVED_FIELDS:
+            value = getattr(old, name)
+            if isinstance(value, Var):
+                self.mapping[id(value)] = getattr(new, name)
 
 
 def substitute(node: NodeType, mapping: Mapping[Var, Expr]) -> NodeType:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
 
-from sterna.ir.walk_methods import write_children, write_map_children
+from sterna.ir.node_children import write_children, write_map_children
 from sterna.support.dtype import DataType
 from sterna.support.show_text import show_text
 
@@ -35,6 +35,8 @@ class Node:
     """The fields that define the node, in the order of its constructor."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """Those that may hold nodes."""
+    DERIVED_FIELDS: ClassVar[tuple[str, ...]] = ()
+    """Those that the node makes for itself, beside plain values."""
     IS_PAIR: ClassVar[bool] = False
     """Whether it is made of two nodes and nothing else, as operators are."""
     IS_STATEMENT: ClassVar[bool] = False
@@ -59,16 +61,16 @@ class Node:
 
     def children(self) -> "list[Node]":
         """The nodes in the fields, in order."""
-        cls = type(self)  # the first of its class to be asked; see walk_methods.py
+        cls = type(self)  # the first of its class to be asked; see node_children.py
         made = write_children(cls.child_types(), Node, _nodes_in)
-        cls.children = made  # type: ignore[method-assign]
+        cls.children = made  # type: ignore[assignment, method-assign]
         return made(self)
 
     def map_children(self, change: Callable[["Node"], "Node"]) -> Any:
         """The node with every child replaced; the same object when no child changed."""
         cls = type(self)
-        made = write_map_children(cls, cls.FIELDS, cls.child_types(), Node, _map_value)
-        cls.map_children = made  # type: ignore[method-assign]
+        made = write_map_children(cls.FIELDS, cls.child_types(), Node, _map_value)
+        cls.map_children = made  # type: ignore[assignment, method-assign]
         return made(self, change)
 
     @classmethod
@@ -89,6 +91,9 @@ def node(cls: type[NodeType]) -> type[NodeType]:
     made.FIELDS = tuple(f.name for f in defining)
     made.CHILD_FIELDS = tuple(
         f.name for f in defining if f.type not in _PLAIN and get_origin(f.type) is not Literal
+    )
+    made.DERIVED_FIELDS = tuple(
+        f.name for f in fields(made) if not f.init and f.type not in _PLAIN  # type: ignore[arg-type]
     )
     read = _reader(made.CHILD_FIELDS)
     made.child_values = staticmethod(read)  # type: ignore[assignment, method-assign]

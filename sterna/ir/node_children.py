@@ -11,7 +11,7 @@ methods that name its fields, as dataclasses get their constructors. For BufferL
         new_buffer, new_indices = change(buffer), map_tuple(indices, change)
         if new_buffer is buffer and new_indices is indices:
             return self
-        return make(new_buffer, new_indices)
+        return type(self)(new_buffer, new_indices)
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -39,11 +39,14 @@ def write_children(
     listed = [(name, _holds(annotation, base)) for name, annotation in fields.items()]
     items = [_LISTED[holds].format(name=name) for name, holds in listed if holds]
     names = {"nodes_in": nodes_in, "optional": _optional}
-    return _written("children", "self", [f"return [{', '.join(items)}]"], names)
+    made: Callable[[Any], list[Any]] = _written(
+        "children", "self", [f"return [{', '.join(items)}]"], names
+    )
+    return made
 
 
 def write_map_children(
-    cls: type, order: Sequence[str], fields: Mapping[str, object], base: type,
+    order: Sequence[str], fields: Mapping[str, object], base: type,
     map_value: Callable[[Any, Change], Any],
 ) -> Callable[[Any, Change], Any]:
     """map_children of a class; order: all arguments of its constructor."""
@@ -56,9 +59,10 @@ def write_map_children(
         lines.append(f"new_{name} = {_MAPPED[holds].format(name=name)}")
     same = " and ".join(f"new_{name} is {name}" for name in mapped)
     given = ", ".join(f"new_{name}" if name in mapped else f"self.{name}" for name in order)
-    lines += [f"if {same}:", "    return self", f"return make({given})"]
-    names = {"make": cls, "map_value": map_value, "map_tuple": map_tuple}
-    return _written("map_children", "self, change", lines, names)
+    lines += [f"if {same}:", "    return self", f"return type(self)({given})"]
+    names = {"map_value": map_value, "map_tuple": map_tuple}
+    made: Callable[[Any, Change], Any] = _written("map_children", "self, change", lines, names)
+    return made
 
 
 def map_tuple(items: tuple[Any, ...], change: Change) -> tuple[Any, ...]:
