@@ -56,3 +56,9 @@ def test_a_compiled_model_runs_without_the_compiler() -> None:
         _, modules = import_in_fresh_process(module)
         assert not [m for m in modules if m.split(".")[0] in ("llvmlite", "onnx", "PIL")]
         assert not {"sterna.driver", "sterna.codegen"} & set(modules)
+
+
+def test_kernels_of_a_processor_load_no_schedules_of_gpus() -> None:
+    _, modules = import_in_fresh_process("sterna.driver.kernel_worker")
+    assert "sterna.lowering.lower_kernel" in modules
+    assert not [m for m in modules if m.startswith("sterna.schedule.gpu")]

@@ -1,6 +1,7 @@
 """Writing a sum as an expression."""
 
 from collections import Counter
+from typing import Any
 
 from sterna.arith.linear import Mono, Sum, without
 from sterna.arith.state import State
@@ -112,7 +113,9 @@ def _grouped(total: Sum) -> list[_Group]:
             groups[first] = (atom,), -1, {mono: -value for mono, value in inner.items()}
         else:
             groups[first] = (atom,), 1, inner
-    sizes = Counter(abs(value) for value in terms.values())
+    sizes: dict[int, int] = {}
+    for value in terms.values():
+        sizes[abs(value)] = sizes.get(abs(value), 0) + 1
     for size, count in sizes.items():
         if size > 1 and count > 1:
             members = {mono: value for mono, value in terms.items() if abs(value) == size}
@@ -132,33 +135,37 @@ def _grouped(total: Sum) -> list[_Group]:
     return result
 
 
-def same(a: object, b: object) -> bool:
+def same(a: Any, b: Any) -> bool:
     """Whether two expressions are written alike."""
-    stack = [(a, b)]
-    while stack:
-        x, y = stack.pop()
-        if x is y:
-            continue
-        if type(x) is not type(y):
+    while a is not b:
+        if type(a) is not type(b):
             return False
-        if isinstance(x, Expr):
-            if x.dtype is not y.dtype:  # type: ignore[attr-defined]
-                return False
-            if isinstance(x, FloatImm):
-                if x.value.hex() != y.value.hex():  # type: ignore[attr-defined]
-                    return False
-                continue
-            if not x.FIELDS or x.FIELDS[0] == "name":
-                return False
-            if x.IS_PAIR:
-                stack.extend(zip(x.child_values(x), y.child_values(y), strict=True))  # type: ignore[attr-defined]
-            else:
-                stack.extend([(getattr(x, name), getattr(y, name)) for name in x.FIELDS])
-        elif isinstance(x, tuple):
-            if len(x) != len(y):  # type: ignore[arg-type]
-                return False
-            stack.extend(zip(x, y, strict=True))  # type: ignore[call-overload]
-        elif isinstance(x, Node) or x != y:
+        if not isinstance(a, Expr):
+            return _same_values(a, b)
+        if a.dtype is not b.dtype:
+            return False
+        if not a.IS_PAIR:
+            return _same_fields(a, b)
+        # long chains grow from their first operands, which are not recursed into
+        (a, right), (b, other) = a.child_values(a), b.child_values(b)
+        if right is not other and not same(right, other):
             return False
     return True
 
+
+def _same_fields(a: Expr, b: Expr) -> bool:
+    if isinstance(a, FloatImm):
+        return a.value.hex() == b.value.hex()  # type: ignore[attr-defined, no-any-return]
+    if not a.FIELDS or a.FIELDS[0] == "name":
+        return False
+    for name in a.FIELDS:
+        x, y = getattr(a, name), getattr(b, name)
+        if x is not y and not same(x, y):
+            return False
+    return True
+
+
+def _same_values(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple):
+        return len(a) == len(b) and all(map(same, a, b))
+    return not isinstance(a, Node) and bool(a == b)

@@ -6,7 +6,7 @@ functions are min, max, select, truncdiv, truncmod.
 """
 
 import ast
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -39,6 +39,7 @@ from sterna.ir.expr import (
     TruncDiv,
     TruncMod,
 )
+from sterna.ir.node import Node
 from sterna.support.dtype import DataType
 
 Bindings = dict[str, Expr]
@@ -123,8 +124,16 @@ class Rule:
 
     def apply(self, expr: Expr, equal: Callable[[Expr, Expr], bool]) -> Expr | None:
         """What the rule makes of an expression, or None where it does not apply."""
+        if root_of(expr) != self.left.kind:
+            return None
+        return self.apply_to_parts(expr, parts_of(expr), equal)
+
+    def apply_to_parts(
+        self, expr: Expr, parts: Sequence[Node], equal: Callable[[Expr, Expr], bool]
+    ) -> Expr | None:
+        """The same for an expression of the rule's root, which has these parts."""
         found: Bindings = {}
-        if not _match(self.left, expr, found, equal):
+        if not _match_parts(self.left, parts, found, equal):
             return None
         operand = found["x"].dtype if "x" in found else expr.dtype
         if not self.accepts(operand) or (self.when is not None and not self.when(found)):
@@ -143,9 +152,17 @@ def _match(
 ) -> bool:
     if pattern.kind is None:
         return _match_leaf(pattern, expr, found, equal)
-    if root_of(expr) != pattern.kind:
-        return False
-    parts = expr.args if isinstance(expr, Call) else expr.children()
+    return root_of(expr) == pattern.kind and _match_parts(pattern, parts_of(expr), found, equal)
+
+
+def parts_of(expr: Expr) -> Sequence[Node]:
+    """The operands of an operator, or the arguments of a call."""
+    return expr.args if isinstance(expr, Call) else expr.children()
+
+
+def _match_parts(
+    pattern: Pattern, parts: Sequence[Node], found: Bindings, equal: Callable[[Expr, Expr], bool]
+) -> bool:
     if len(parts) != len(pattern.parts):
         return False
     for inner, part in zip(pattern.parts, parts, strict=True):

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from sterna.arith.match import Bindings, Rule, root_of
+from sterna.arith.match import Bindings, Rule, parts_of, root_of
 from sterna.ir.expr import Expr, FloatImm, IntImm
 
 
@@ -124,8 +124,12 @@ for _rule in RULES:
 
 def apply_rules(expr: Expr, equal: Callable[[Expr, Expr], bool]) -> Expr | None:
     """What the first rule that applies makes of an expression, or None."""
-    for rule in _BY_ROOT.get(root_of(expr), ()):
-        made = rule.apply(expr, equal)
+    rules = _BY_ROOT.get(root_of(expr))
+    if rules is None:
+        return None
+    parts = parts_of(expr)
+    for rule in rules:
+        made = rule.apply_to_parts(expr, parts, equal)
         if made is not None:
             return made
     return None

@@ -37,11 +37,11 @@ class _Substitution(Rewriter):
             value is getattr(old, name) for name, value in zip(old.FIELDS, values, strict=True)
         ) else type(old)(*values)
 
-    def _map_derived(self, old: Any, new: Any) -> None:
+    def _map_derived(self, old: Node, new: Node) -> None:
         """A rebuilt buffer has an address variable of its own; uses of the old one follow."""
-        for name in getattr(type(old), "__dataclass_fields__", ()):
+        for name in old.DERIVED_FIELDS:
             value = getattr(old, name)
-            if name not in old.FIELDS and isinstance(value, Var):
+            if isinstance(value, Var):
                 self.mapping[id(value)] = getattr(new, name)
 
 

@@ -463,20 +463,10 @@ class Sums:
 
     def rebuild(self, expr: Expr) -> Expr:
         """The expression with the expressions in its fields simplified."""
-        values = []
-        changed = False
-        for name in expr.FIELDS:
-            before = getattr(expr, name)
-            after = before
-            if isinstance(before, Expr):
-                after = self.simplify(before)
-            elif isinstance(before, tuple) and before:
-                after = tuple([self.simplify(x) if isinstance(x, Expr) else x for x in before])
-                if all(x is y for x, y in zip(after, before, strict=True)):
-                    after = before
-            changed = changed or after is not before
-            values.append(after)
-        return type(expr)(*values) if changed else expr
+        return expr.map_children(self._simplify_part)  # type: ignore[no-any-return]
+
+    def _simplify_part(self, part: Node) -> Node:
+        return self.simplify(part) if isinstance(part, Expr) else part
 
 
 def _terms(node: Expr) -> list[tuple[Expr, int]]:

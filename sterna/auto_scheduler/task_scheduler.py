@@ -104,10 +104,10 @@ class TaskScheduler:
         """Measure as many schedules as the options say, all tasks together."""
         policies = self._policies(search_policy, tune_option)
         left, self.begin = tune_option.num_measure_trials, time.time()
-        share = max(1, min(tune_option.num_measures_per_round, left // len(self.tasks)))
+        portion = max(1, min(tune_option.num_measures_per_round, left // len(self.tasks)))
         try:
             while left > 0 and len(self.dead) < len(self.tasks):
-                left -= self._round(policies, tune_option, min(share, left),
+                left -= self._round(policies, tune_option, min(portion, left),
                                     per_task_early_stopping)
         finally:
             for policy in policies:
@@ -121,14 +121,14 @@ class TaskScheduler:
         return list(search_policy)
 
     def _round(
-        self, policies: Sequence[Any], option: TuningOptions, share: int,
+        self, policies: Sequence[Any], option: TuningOptions, portion: int,
         early_stopping: int | None,
     ) -> int:
         number = self._next()
         for callback in self.callbacks:
             callback.pre_tune(self, number)
         policy, before = policies[number], self.best_costs[number]
-        done: int = policy.continue_search_one_round(share, option)
+        done: int = policy.continue_search_one_round(portion, option)
         self.task_cts[number] += done
         self.ct += done
         self.best_costs[number] = min(before, policy.best_seconds)

@@ -54,9 +54,9 @@ def add_to(commands: "Subparsers") -> None:
         help="the shape of an input that leaves dimensions open, for pictures and random numbers",
     )
     parser.add_argument(
-        "--keep-accuracy", type=parse_share, metavar="1%",
-        help="leave the layers in float that hurt most, until at most this share of the samples "
-        "has another top class, or the outputs are off by at most this share",
+        "--keep-accuracy", type=parse_fraction, metavar="1%",
+        help="leave the layers in float that hurt most, until at most this fraction of the samples "
+        "has another top class, or the outputs are off by at most this fraction",
     )
     parser.add_argument(
         "--keep-float", action="append", default=[], metavar="NODE",
@@ -73,16 +73,16 @@ def add_to(commands: "Subparsers") -> None:
     parser.set_defaults(run=run)
 
 
-def parse_share(text: str) -> float:
+def parse_fraction(text: str) -> float:
     """1% or 0.01"""
     number, percent = text.removesuffix("%"), text.endswith("%")
     try:
-        share = float(number) / (100 if percent else 1)
+        fraction = float(number) / (100 if percent else 1)
     except ValueError:
-        share = -1.0
-    if not 0 <= share < 1:
-        raise argparse.ArgumentTypeError(f"'{text}' is no share, such as 1%")
-    return share
+        fraction = -1.0
+    if not 0 <= fraction < 1:
+        raise argparse.ArgumentTypeError(f"'{text}' is no fraction, such as 1%")
+    return fraction
 
 
 def run(options: argparse.Namespace) -> int:

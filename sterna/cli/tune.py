@@ -225,7 +225,7 @@ def search_table(at: Progress, seconds: float) -> Group:
     """Where a search stands: the network, and its greatest layers."""
     table = Table("Layer", "Share", "Trials", "Of its untuned time", box=None)
     for scope, layer in list(at.layers.items())[:SHOWN_LAYERS]:
-        table.add_row(Text(scope), f"{layer.share:.1%}", str(layer.trials), f"{layer.ratio:.3f}")
+        table.add_row(Text(scope), f"{layer.fraction:.1%}", str(layer.trials), f"{layer.ratio:.3f}")
     return Group(Text(_line(at, seconds)), table)
 
 

@@ -8,11 +8,12 @@ and dicts with str keys of these). `==` and `hash` mean identity, except that ex
 comparisons with `==` (see expr.py).
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_origin
 
+from sterna.ir.node_children import write_children, write_map_children
 from sterna.support.dtype import DataType
 from sterna.support.show_text import show_text
 
@@ -34,6 +35,8 @@ class Node:
     """The fields that define the node, in the order of its constructor."""
     CHILD_FIELDS: ClassVar[tuple[str, ...]] = ()
     """Those that may hold nodes."""
+    DERIVED_FIELDS: ClassVar[tuple[str, ...]] = ()
+    """Those that the node makes for itself, beside plain values."""
     IS_PAIR: ClassVar[bool] = False
     """Whether it is made of two nodes and nothing else, as operators are."""
     IS_STATEMENT: ClassVar[bool] = False
@@ -58,13 +61,23 @@ class Node:
 
     def children(self) -> "list[Node]":
         """The nodes in the fields, in order."""
-        found: list[Node] = []
-        for value in self.child_values(self):
-            if isinstance(value, Node):
-                found.append(value)
-            elif value is not None:
-                _add_nodes_in(value, found)
-        return found
+        cls = type(self)  # the first of its class to be asked; see node_children.py
+        made = write_children(cls.child_types(), Node, _nodes_in)
+        cls.children = made  # type: ignore[assignment, method-assign]
+        return made(self)
+
+    def map_children(self, change: Callable[["Node"], "Node"]) -> Any:
+        """The node with every child replaced; the same object when no child changed."""
+        cls = type(self)
+        made = write_map_children(cls.FIELDS, cls.child_types(), Node, _map_value)
+        cls.map_children = made  # type: ignore[assignment, method-assign]
+        return made(self, change)
+
+    @classmethod
+    def child_types(cls) -> dict[str, object]:
+        """The types of the fields that may hold nodes."""
+        types = {f.name: f.type for f in fields(cls)}  # type: ignore[arg-type]
+        return {name: types[name] for name in cls.CHILD_FIELDS}
 
 
 @dataclass_transform(eq_default=False)
@@ -79,12 +92,16 @@ def node(cls: type[NodeType]) -> type[NodeType]:
     made.CHILD_FIELDS = tuple(
         f.name for f in defining if f.type not in _PLAIN and get_origin(f.type) is not Literal
     )
+    made.DERIVED_FIELDS = tuple(
+        f.name for f in fields(made) if not f.init and f.type not in _PLAIN  # type: ignore[arg-type]
+    )
     read = _reader(made.CHILD_FIELDS)
     made.child_values = staticmethod(read)  # type: ignore[assignment, method-assign]
+    # not those of a base, which were written out for its fields
+    made.children = Node.children  # type: ignore[method-assign]
+    made.map_children = Node.map_children  # type: ignore[method-assign]
     types = {f.name: f.type for f in defining}
     plain = all(_is_node(types[name]) for name in made.CHILD_FIELDS)
-    known_children = (lambda node: list(read(node))) if plain else Node.children
-    made.children = known_children  # type: ignore[method-assign]
     made.IS_PAIR = plain and made.FIELDS == made.CHILD_FIELDS and len(made.FIELDS) == 2
     name = class_name(made)
     known = NODE_CLASSES.setdefault(name, made)
@@ -112,17 +129,21 @@ def class_name(kind: type[Node]) -> str:
     return kind.NAMESPACE + kind.__name__
 
 
+def _nodes_in(value: Any) -> list[Node]:
+    """The nodes in what a field holds, in order."""
+    found: list[Node] = []
+    _add_nodes_in(value, found)
+    return found
+
+
 def _add_nodes_in(value: Any, found: list[Node]) -> None:
-    if isinstance(value, tuple):
-        items: Iterable[Any] = value
+    if isinstance(value, Node):
+        found.append(value)
+    elif isinstance(value, tuple):
+        for item in value:
+            _add_nodes_in(item, found)
     elif isinstance(value, dict):
-        items = value.values()
-    else:
-        return
-    for item in items:
-        if isinstance(item, Node):
-            found.append(item)
-        else:
+        for item in value.values():
             _add_nodes_in(item, found)
 
 
@@ -143,28 +164,8 @@ def _map_value(value: Any, change: Callable[[Node], Node]) -> Any:
 
 def map_children(original: NodeType, change: Callable[[Node], Node]) -> NodeType:
     """The node with every child replaced; the same object when no child changed."""
-    if original.IS_PAIR:
-        first, second = original.child_values(original)
-        left, right = change(first), change(second)
-        if left is first and right is second:
-            return original
-        return type(original)(left, right)  # type: ignore[call-arg]
-    changed = {}
-    for name, before in zip(original.CHILD_FIELDS, original.child_values(original), strict=True):
-        if isinstance(before, Node):
-            after = change(before)
-        elif before:
-            after = _map_value(before, change)
-        else:
-            continue
-        if after is not before:
-            changed[name] = after
-    if not changed:
-        return original
-    fields_now = [
-        changed[name] if name in changed else getattr(original, name) for name in original.FIELDS
-    ]
-    return type(original)(*fields_now)
+    mapped: NodeType = original.map_children(change)
+    return mapped
 
 
 def post_order(root: Node, visit: Callable[[Node], object]) -> None:
@@ -177,7 +178,7 @@ def post_order(root: Node, visit: Callable[[Node], object]) -> None:
             if id(child) in seen:
                 continue
             seen.add(id(child))
-            if inner := child.children():
+            if child.CHILD_FIELDS and (inner := child.children()):
                 stack.append((child, iter(inner)))
                 break
             visit(child)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 from sterna.ir.expr import Expr
-from sterna.ir.node import NODE_CLASSES, Node, map_children
+from sterna.ir.node import NODE_CLASSES, Node
 
 
 class _Dispatcher:
@@ -81,10 +81,12 @@ class Rewriter(_Dispatcher):
 
     def rewrite(self, node: Any) -> Any:
         """The node, rewritten by its class's method or with its children rewritten."""
-        kind = type(node)
-        method = self._found[kind] if kind in self._found else self._method(kind)
-        return map_children(node, self.rewrite) if method is None else method(self, node)
+        try:
+            method = self._found[type(node)]
+        except KeyError:
+            method = self._method(type(node))
+        return node.map_children(self.rewrite) if method is None else method(self, node)
 
     def rewrite_children(self, node: Any) -> Any:
         """The node with every child rewritten."""
-        return map_children(node, self.rewrite)
+        return node.map_children(self.rewrite)

@@ -16,11 +16,8 @@ from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, AnyOp, record_of
 from sterna.relay.passes.fuse_ops import FIXED
 from sterna.relay.traverse import post_order
 from sterna.schedule.epilogue import epilogue_of
-from sterna.schedule.gpu.attention import fused_attention
-from sterna.schedule.gpu.register_rows import rows_in_registers
-from sterna.schedule.gpu.tensor_cores import on_tensor_cores
-from sterna.schedule.gpu.transposed_tiles import transposed_tiles
 from sterna.schedule.kernel import ScheduleTarget
+from sterna.schedule.registry import WholeKernel
 from sterna.te import Operation, PlaceholderOp, Tensor, compute, placeholder
 
 # The tensor of an expression, or those of a tuple.
@@ -42,15 +39,23 @@ class KernelTensors:
     """Whether every operand is read at the very index that is written."""
 
 
-def kernel_tensors(func: Function, gpu: ScheduleTarget | None = None) -> KernelTensors:
-    """The tensors of a primitive function; gpu: the one that it is made for, if it is one."""
-    return _Translator(func, gpu).run()
+def kernel_tensors(
+    func: Function, gpu: ScheduleTarget | None = None, write: WholeKernel | None = None
+) -> KernelTensors:
+    """The tensors of a primitive function; gpu: the one that it is made for, if it is one.
+
+    write: what may give the statements of whole kernels there.
+    """
+    return _Translator(func, gpu, write).run()
 
 
 class _Translator:
-    def __init__(self, func: Function, gpu: ScheduleTarget | None) -> None:
+    def __init__(
+        self, func: Function, gpu: ScheduleTarget | None, write: WholeKernel | None
+    ) -> None:
         self.func = func
         self.gpu = gpu
+        self.write = write
         self.values: dict[int, Value] = {}
         self.anchor: tuple[AnyOp, list[Tensor], set[Operation]] | None = None
         self.anchor_call: tuple[Call, list[Value]] | None = None
@@ -71,14 +76,11 @@ class _Translator:
 
     def _on_gpu(self, outputs: list[Tensor]) -> list[Tensor]:
         """The outputs by statements of a GPU's own; none if it has none for them."""
-        if self.gpu is None:
+        if self.gpu is None or self.write is None:
             return []
         given = [self.values[id(param)] for param in self.func.params]
         fixed = {given[place] for place in (self.func.attrs or {}).get(FIXED, ())}
-        whole = (
-            on_tensor_cores(outputs, self.gpu, fixed) or fused_attention(outputs, self.gpu)
-            or rows_in_registers(outputs, self.gpu) or transposed_tiles(outputs, self.gpu)
-        )
+        whole = self.write(outputs, self.gpu, fixed)
         if whole is None:
             return []
         assert self.anchor is not None

@@ -17,7 +17,7 @@ from sterna.relay.traverse import post_order
 from sterna.schedule.caches import with_caches
 from sterna.schedule.choose import Decision, Scope, deciding
 from sterna.schedule.kernel import ROWS, TABLE, Kernel, Processor
-from sterna.schedule.registry import FoundSchedule, find_schedule
+from sterna.schedule.registry import FoundSchedule, find_schedule, find_whole_kernel
 from sterna.schedule.row_sums import sums_rows
 from sterna.target import Target, is_gpu, processor_of
 from sterna.te import ComputeOp, Operation, Schedule, Tensor, create_schedule
@@ -61,7 +61,7 @@ def ask_kernel(func: Function, target: Target) -> Scope:
         return Scope()
     processor = with_caches(processor_of(target))
     with deciding(scope_of(func)) as scope:
-        tensors = kernel_tensors(func, target if is_gpu(target) else None)
+        tensors = _tensors(func, target)
         schedule_kernel(tensors, processor, _found(tensors, target), target)
         return scope
 
@@ -95,7 +95,7 @@ def _contraction_of(call: RelayExpr) -> str:
 def _lowered(
     func: Function, name: str, processor: Processor, target: Target, scope: Scope
 ) -> LoweredKernel:
-    tensors = kernel_tensors(func, target if is_gpu(target) else None)
+    tensors = _tensors(func, target)
     found = _found(tensors, target)
     schedule, choices = schedule_kernel(tensors, processor, found, target)
     inputs = [_argument(schedule, tensor) for tensor in tensors.inputs]
@@ -110,14 +110,25 @@ def _lowered(
     return LoweredKernel(loops, len(arguments), anchor, found, choices, scope.decisions)
 
 
+def _tensors(func: Function, target: Target) -> KernelTensors:
+    """The tensors of a kernel; on a GPU perhaps as statements that its schedules write."""
+    if not is_gpu(target):
+        return kernel_tensors(func)
+    target.kind.load_schedules()
+    return kernel_tensors(func, target, find_whole_kernel(_keys(target)))
+
+
+def _keys(target: Target) -> list[str]:
+    return list(dict.fromkeys([*target.keys, *target.kind.default_keys]))
+
+
 def _found(tensors: KernelTensors, target: Target) -> FoundSchedule:
     """The schedule of the anchor for a target's keys."""
     if meets_nothing(tensors.outputs):
         return IN_ORDER
     target.kind.load_schedules()
     record = tensors.anchor_record
-    keys = dict.fromkeys([*target.keys, *target.kind.default_keys])
-    return find_schedule(record.name, record.schedules, list(keys))
+    return find_schedule(record.name, record.schedules, _keys(target))
 
 
 def _argument(schedule: Schedule, tensor: Tensor) -> Tensor | Buffer:

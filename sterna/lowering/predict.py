@@ -184,7 +184,7 @@ class _Meter:
             use.add(self.statement(stmt.body))
         elif isinstance(stmt, Evaluate):
             self._value(stmt.value, use)
-        elif isinstance(stmt, AttrStmt | Tensorized):
+        elif isinstance(stmt, (AttrStmt, Tensorized)):
             use.add(self.statement(stmt.body))
         return use
 
@@ -238,14 +238,14 @@ class _Meter:
             if isinstance(part, BufferLoad):
                 self._load(part, use)
                 continue
-            if isinstance(part, Var | IntImm | FloatImm | Ramp) or _is_address(part):
+            if isinstance(part, (Var, IntImm, FloatImm, Ramp)) or _is_address(part):
                 continue
             if isinstance(part, Add):
                 product = next((each for each in (part.a, part.b) if isinstance(each, Mul)), None)
                 added.update([id(product)] if product is not None else [])
             if id(part) not in added:
                 use.operations += self._operations(part)
-            pending.extend(child for child in part.children() if isinstance(child, Expr))
+            pending.extend([child for child in part.children() if isinstance(child, Expr)])
 
     def _operations(self, part: Expr) -> float:
         vectors = self._vectors(part.dtype)
@@ -253,14 +253,14 @@ class _Meter:
             if part.op.startswith(OPAQUE_CALLS):
                 raise _Unknown
             return 0.0 if part.op in FREE_CALLS else vectors * FUNCTIONS.get(part.op, 1)
-        if isinstance(part, FloorDiv | FloorMod | TruncDiv | TruncMod):
+        if isinstance(part, (FloorDiv, FloorMod, TruncDiv, TruncMod)):
             return INTEGER_DIVISION * part.dtype.lanes
         if isinstance(part, Div):
             return DIVISION * vectors
         if isinstance(part, Cast):
             inner = next(child for child in part.children() if isinstance(child, Expr))
             return max(vectors, self._vectors(inner.dtype))
-        return vectors if isinstance(part, BinaryExpr | Select) else 0.0
+        return vectors if isinstance(part, (BinaryExpr, Select)) else 0.0
 
     def _load(self, load: BufferLoad, use: _Use) -> None:
         for index in load.indices:
@@ -290,7 +290,7 @@ class _Meter:
 def _is_address(value: Expr) -> bool:
     """Whether it is arithmetic on single integers, which serves addresses and conditions."""
     inner = _inexact(value)
-    return inner.dtype.lanes == 1 and inner.dtype.is_integer and not isinstance(inner, Call | Let)
+    return inner.dtype.lanes == 1 and inner.dtype.is_integer and not isinstance(inner, (Call, Let))
 
 
 def _inexact(value: Expr) -> Expr:
@@ -302,9 +302,12 @@ def _key(value: Any) -> Hashable:
     """Equal for expressions, or tuples of them, that are written alike."""
     if isinstance(value, tuple):
         return tuple([_key(part) for part in value])
-    if isinstance(value, Var | Buffer):
+    if isinstance(value, (Var, Buffer)):
         return id(value)
     if isinstance(value, Node):
+        if value.IS_PAIR:
+            a, b = value.child_values(value)
+            return type(value), _key(a), _key(b)
         return type(value), *[_key(getattr(value, name)) for name in value.FIELDS]
     return id(value) if isinstance(value, dict) else value
 
@@ -314,5 +317,5 @@ def _parts(value: Expr) -> list[Expr]:
     while pending:
         part = pending.pop()
         found.append(part)
-        pending.extend(child for child in part.children() if isinstance(child, Expr))
+        pending.extend([child for child in part.children() if isinstance(child, Expr)])
     return found

@@ -1,6 +1,7 @@
 """What operators with windows share: strides, padding, extents of results, padded stages."""
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import TypeVar
 
 import numpy as np
@@ -87,6 +88,7 @@ def padded_by(attrs: W, layout: str, width: Sequence[tuple[int, int]]) -> W | No
     return attrs.replace(padding=(*before, *after))
 
 
+@cache
 def spatial_layout(name: str, axes: str, what: str) -> Layout:
     """A layout with these axes, of which only channels may be blocked."""
     layout = expect_axes(layout_of(name), axes, what)

@@ -228,5 +228,5 @@ def _number(value: float | None) -> str:
     return "" if value is None else f"{value:.2f}"
 
 
-def _percent(share: float | None) -> str:
-    return "" if share is None else f"{share * 100:.1f}"
+def _percent(fraction: float | None) -> str:
+    return "" if fraction is None else f"{fraction * 100:.1f}"

@@ -45,4 +45,4 @@ def parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) ->
 def even_pieces(count: int) -> int:
     """Into how many pieces so many rows are cut: equal ones if some are near, without a tail."""
     dividing = [n for n in range(PIECES // 2, 2 * PIECES + 1) if count % n == 0]
-    return min(dividing or [PIECES], key=lambda n: abs(n - PIECES))
+    return choose("pieces that threads share", dividing or [PIECES], near(PIECES))

@@ -9,20 +9,29 @@ own schedules by key, most often one for cpu. A target's files add others withou
     @generic_schedule("toy")
     def schedule_rest(kernel: Kernel) -> None: ...
 
+    @whole_kernel("toy")
+    def statements(outputs, target, fixed) -> Tensor | None: ...
+
 The operator's schedule for the narrowest key is taken, and where it has none for any of the keys
 the narrowest generic one, which goes by the loops alone. The build report says what was taken.
+Before that, a function for whole kernels may write a kernel's statements itself.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 
-from sterna.schedule.kernel import Kernel
+from sterna.schedule.kernel import Kernel, ScheduleTarget
+from sterna.te import Tensor
 
 ScheduleFunction = Callable[[Kernel], None]
+WholeKernel = Callable[[Sequence[Tensor], ScheduleTarget, Container[Tensor]], Tensor | None]
+"""The statements that make a kernel's results, or None; the last are operands that no kernel
+makes."""
 
 _of_operators: dict[tuple[str, str], ScheduleFunction] = {}
 _generic: dict[str, ScheduleFunction] = {}
+_whole: dict[str, WholeKernel] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +73,22 @@ def generic_schedule(key: str) -> Callable[[ScheduleFunction], ScheduleFunction]
         return schedule
 
     return add
+
+
+def whole_kernel(key: str) -> Callable[[WholeKernel], WholeKernel]:
+    """Registers what writes the statements of kernels on targets that have a key."""
+
+    def add(write: WholeKernel) -> WholeKernel:
+        if _whole.setdefault(key, write) is not write:
+            raise ValueError(f"two functions are registered for whole kernels of the key '{key}'")
+        return write
+
+    return add
+
+
+def find_whole_kernel(keys: Sequence[str]) -> WholeKernel | None:
+    """What writes the statements of kernels for the narrowest key; None if nothing does."""
+    return next((_whole[key] for key in keys if key in _whole), None)
 
 
 def find_schedule(

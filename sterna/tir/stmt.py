@@ -365,7 +365,7 @@ def statements_in(root: Stmt) -> list[Stmt]:
     while stack:
         stmt = stack.pop()
         found.append(stmt)
-        if not isinstance(stmt, BufferStore | Evaluate):
+        if not isinstance(stmt, (BufferStore, Evaluate)):
             stack.extend([part for part in stmt.children() if isinstance(part, Stmt)])
     found.reverse()
     return found

@@ -52,7 +52,7 @@ class Candidate:
     answer: str
     predicted: float
     expected: Expected
-    share: float
+    fraction: float
     """Of the network's time, which it could change."""
     beside: Context = ()
     """What else is answered for its layer."""
@@ -62,7 +62,7 @@ class Candidate:
     @property
     def gain(self) -> float:
         """Of the network."""
-        return self.expected.gain * self.share
+        return self.expected.gain * self.fraction
 
     @property
     def answers(self) -> dict[str, str]:
@@ -82,9 +82,9 @@ def scope_of(question: str) -> str:
     return question.rpartition("/")[0]
 
 
-def share_of(scope: str, now: Measured) -> float:
+def fraction_of(scope: str, now: Measured) -> float:
     """The part of the network's time that answers of a scope could change."""
-    return 1.0 if scope == MACHINE else now.shares.get(scope, 0.0)
+    return 1.0 if scope == MACHINE else now.fractions.get(scope, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,8 +184,8 @@ class Outlook:
                 again = known.beside != beside[question]
                 doubt = "again" if again else ""
                 expected = self._as_seen(question, known, TOGETHER if again else 0.0)
-            share = share_of(scope_of(question), now)
-            yield Candidate(question, answer, ratio, self._scaled(expected, doubt), share,
+            fraction = fraction_of(scope_of(question), now)
+            yield Candidate(question, answer, ratio, self._scaled(expected, doubt), fraction,
                             beside[question], doubt)
 
     def _joined(self, one: Candidate, other: Candidate, taken: Iterable[Key]) -> Candidate:
@@ -198,7 +198,7 @@ class Outlook:
         known = self.seen.get((question, answer))
         if known is not None and known.beside == beside:
             expected = self._as_seen(question, known)
-        return Candidate(question, answer, one.predicted + other.predicted, expected, one.share,
+        return Candidate(question, answer, one.predicted + other.predicted, expected, one.fraction,
                          beside, AND)
 
     def _as_seen(self, question: str, known: Seen, doubt: float = 0.0) -> Expected:
@@ -267,4 +267,4 @@ def _gain_of_best(candidates: list[Candidate], count: int) -> float:
     for each in best:
         at = (_GRID + each.expected.mean) / (PLAUSIBLE * each.expected.spread * math.sqrt(2))
         below *= [(1 + math.erf(x)) / 2 for x in at]
-    return float((1 - below).mean() * _GRID[-1]) * best[0].share
+    return float((1 - below).mean() * _GRID[-1]) * best[0].fraction

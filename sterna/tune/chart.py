@@ -13,7 +13,7 @@ MOST_LAYERS, LINE = 12, 16
 _TEXT = "font-family='sans-serif' font-size='12' fill='#333'"
 
 Line = list[tuple[float, float]]
-"""Points: how far to the right, and which share of the untuned time."""
+"""Points: how far to the right, and which fraction of the untuned time."""
 
 
 def draw_history(history: Sequence[Progress]) -> str:
@@ -47,18 +47,18 @@ def _layers(history: Sequence[Progress]) -> dict[str, Line]:
     for at in history:
         for scope, layer in at.layers.items():
             found.setdefault(scope, [(0.0, 1.0)]).append((layer.trials, layer.ratio))
-    shares = history[-1].layers if history else {}
-    kept = sorted(found, key=lambda scope: -shares[scope].share if scope in shares else 0.0)
+    last = history[-1].layers if history else {}
+    kept = sorted(found, key=lambda scope: -last[scope].fraction if scope in last else 0.0)
     return {scope: found[scope] for scope in kept[:MOST_LAYERS]}
 
 
 def _panel(top: int, title: str, lines: Sequence[tuple[Line, str]], last_text: str) -> list[str]:
     every = [point for line, _ in lines for point in line]
-    lowest = min(0.9, min(share for _, share in every) - 0.02)
+    lowest = min(0.9, min(fraction for _, fraction in every) - 0.02)
     last = max(1.0, *(right for right, _ in every))
 
-    def place(right: float, share: float) -> str:
-        down = top + EDGE + (1.0 - share) / (1.0 - lowest) * (HEIGHT - 2 * EDGE)
+    def place(right: float, fraction: float) -> str:
+        down = top + EDGE + (1.0 - fraction) / (1.0 - lowest) * (HEIGHT - 2 * EDGE)
         return f"{EDGE + right / last * (WIDTH - 2 * EDGE):.1f},{down:.1f}"
 
     floor = top + HEIGHT - EDGE

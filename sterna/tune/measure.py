@@ -69,7 +69,7 @@ class Measured:
     total: Times
     questions: Questions
     """The challenger's."""
-    shares: Mapping[str, float]
+    fractions: Mapping[str, float]
     """Which part of the incumbent's time each of its layers takes."""
     gone: Sequence[str] = ()
     """Layers of the incumbent that the challenger has not."""
@@ -253,10 +253,11 @@ def by_layer(
     }
     everything = np.ones_like(changed), np.ones_like(new)
     whole = float(first.sum()) or 1.0
-    shares = {s: float(first[:, own == s].sum()) / whole for s in dict.fromkeys(ours.scopes) if s}
+    named = [scope for scope in dict.fromkeys(ours.scopes) if scope]
+    fractions = {scope: float(first[:, own == scope].sum()) / whole for scope in named}
     return Measured(
         layers, _times(first, changed, second, new),
-        _times(first, everything[0], second, everything[1]), theirs.questions, shares,
+        _times(first, everything[0], second, everything[1]), theirs.questions, fractions,
         sorted({*ours.scopes} - {*theirs.scopes}),
     )
 

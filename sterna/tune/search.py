@@ -16,7 +16,15 @@ from dataclasses import dataclass, field
 from statistics import median
 
 from sterna.schedule.caches import MACHINE
-from sterna.tune.candidates import Candidate, Key, Outlook, gain_ahead, parts_of, scope_of, share_of
+from sterna.tune.candidates import (
+    Candidate,
+    Key,
+    Outlook,
+    fraction_of,
+    gain_ahead,
+    parts_of,
+    scope_of,
+)
 from sterna.tune.database import Trial
 from sterna.tune.measure import Measured, Times
 from sterna.tune.statistics import Comparison, Verdict, combined, compare
@@ -25,7 +33,7 @@ from sterna.tune.workers import OUTCOMES, Request, TrialError, Workers
 # When the whole network is expected to gain less than this, the search ends.
 LEAST_GAIN = 0.01
 # A layer that takes a smaller part of the time is left alone.
-LEAST_SHARE = 0.002
+LEAST_FRACTION = 0.002
 # Seconds that a trial may take at the end of a search.
 LEAST_TIMEOUT = 60.0
 # How often a candidate is looked at that seems faster and is not known to be.
@@ -53,7 +61,7 @@ class Budget:
 class LayerProgress:
     """How far a layer is."""
 
-    share: float
+    fraction: float
     """Of the network's time, as it is now."""
     trials: int
     ratio: float
@@ -151,8 +159,8 @@ class Search:
             scope = scope_of(question)
             ratios[scope] = ratios.get(scope, 1.0) * ratio
         return {
-            scope: LayerProgress(share, self.trials[scope], ratios.get(scope, 1.0))
-            for scope, share in sorted(now.shares.items(), key=lambda pair: -pair[1])
+            scope: LayerProgress(fraction, self.trials[scope], ratios.get(scope, 1.0))
+            for scope, fraction in sorted(now.fractions.items(), key=lambda pair: -pair[1])
             if scope in self.trials
         }
 
@@ -300,7 +308,7 @@ class Search:
     def _is_worth_it(self, scope: str, now: Measured) -> bool:
         wanted = self.only is None or scope in self.only
         left = self.trials.get(scope, 0) < self.budget.trials
-        return wanted and left and share_of(scope, now) >= LEAST_SHARE
+        return wanted and left and fraction_of(scope, now) >= LEAST_FRACTION
 
     @property
     def _timeout(self) -> float:
@@ -313,7 +321,7 @@ class Search:
         self.trials[scope] = self.trials.get(scope, 0) + 1
 
     def _measure(self, answers: Mapping[str, str]) -> Measured:
-        """The incumbent beside itself: what it asks, and its layers' shares of the time."""
+        """The incumbent beside itself: what it asks, and its layers' fractions of the time."""
         found = self.worker.compare(answers, answers, 0.0, self.budget.timeout)
         self.asked |= set(found.questions.taken)
         return found

@@ -98,5 +98,5 @@ def measured_of(answer: Mapping[str, Any]) -> Measured:
     return Measured(
         {scope: Times(**times) for scope, times in answer["layers"].items()},
         Times(**answer["changed"]), Times(**answer["total"]), Questions(**answer["questions"]),
-        answer["shares"], answer["gone"],
+        answer["fractions"], answer["gone"],
     )

@@ -51,7 +51,7 @@ def test_random_samples_and_json(sterna: Sterna, data: Path) -> None:
     (("--data", "torn"), 3, "is no file of arrays"),
     ((), 2, "one of the arguments --data --random is required"),
     (("--random", "0"), 2, "'0' is no number of at least 1"),
-    (("--random", "2", "--keep-accuracy", "many"), 2, "'many' is no share, such as 1%"),
+    (("--random", "2", "--keep-accuracy", "many"), 2, "'many' is no fraction, such as 1%"),
     (("--random", "2", "--keep-float", "other"), 3, "keep_float names 'other'"),
 ])
 def test_what_is_wrong_is_named(

@@ -14,7 +14,13 @@ from sterna.contrib import graph_executor
 from sterna.driver import compile_kernels
 from sterna.driver.kernel_worker import Worker
 from sterna.relay.backend import Executor, Runtime
-from sterna.schedule.registry import find_schedule, generic_schedule, schedule_for
+from sterna.schedule.registry import (
+    find_schedule,
+    find_whole_kernel,
+    generic_schedule,
+    schedule_for,
+    whole_kernel,
+)
 from sterna.support.fingerprint import fingerprint
 from sterna.target import Target, kind, register
 from sterna.target.kind import all_kinds, find_kind
@@ -213,6 +219,10 @@ def test_narrow_keys_come_first() -> None:
         schedule_for("nn.dense", "toy")(narrow)
     with pytest.raises(ValueError, match=r"two generic schedules .* 'cpu'"):
         generic_schedule("cpu")(narrow)
+    find_kind("cuda").load_schedules()
+    assert find_whole_kernel(["toy", "cpu"]) is None
+    with pytest.raises(ValueError, match=r"two functions are registered for whole .* 'gpu'"):
+        whole_kernel("gpu")(lambda outputs, target, fixed: None)
 
 
 # ---- nothing else knows it ----

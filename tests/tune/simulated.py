@@ -124,8 +124,8 @@ class SimulatedWorker(Workers):
         total = Times(*([sum(run) for run in zip(*side, strict=True)] for side in (
             [each.incumbent for each in every], [each.challenger for each in every])))
         whole = sum(layer.time(incumbent, scope) for scope, layer in self.layers.items())
-        shares = {s: layer.time(incumbent, s) / whole for s, layer in self.layers.items()}
-        return Measured(layers, total, total, self._questions(challenger), shares)
+        fractions = {s: layer.time(incumbent, s) / whole for s, layer in self.layers.items()}
+        return Measured(layers, total, total, self._questions(challenger), fractions)
 
     def _own(self, scope: str, answers: Mapping[str, str]) -> dict[str, str]:
         return self.layers[scope].taken(answers, scope)
@@ -161,7 +161,7 @@ def scaled(found: Measured, factor: float, challenger: float = 1.0) -> Measured:
                      [s * factor * challenger for s in of.challenger])
 
     return Measured({scope: times(of) for scope, of in found.layers.items()},
-                    times(found.changed), times(found.total), found.questions, found.shares)
+                    times(found.changed), times(found.total), found.questions, found.fractions)
 
 
 def whole_time(worker: SimulatedWorker, answers: Mapping[str, str]) -> float:

@@ -246,11 +246,11 @@ def test_graph_tuners_write_the_best(tmp_path: Path) -> None:
 def test_one_lucky_turn_makes_no_winner_and_one_unlucky_turn_no_loser() -> None:
     order = np.random.default_rng(0)
 
-    def share(ratio: float, *first_turn: float) -> float:
+    def ratio_of(ratio: float, *first_turn: float) -> float:
         noise = iter([*first_turn, *(1.0 + order.exponential(0.05, 100))])
         incumbent, challenger = in_turns(lambda: next(noise), lambda: ratio * next(noise), 1)
         assert len(incumbent) == len(challenger) == 1
         return challenger[0] / incumbent[0]
 
-    assert share(1.3, 9.0, 1.0) == pytest.approx(1.3, rel=0.15)
-    assert share(0.7, 1.0, 9.0) == pytest.approx(0.7, rel=0.15)
+    assert ratio_of(1.3, 9.0, 1.0) == pytest.approx(1.3, rel=0.15)
+    assert ratio_of(0.7, 1.0, 9.0) == pytest.approx(0.7, rel=0.15)

@@ -185,7 +185,7 @@ def found_of(gone: tuple[str, ...] = ()) -> Measured:
 def test_what_all_layers_depend_on_is_tried_first() -> None:
     search = Search(network())
     (first,), = search._promising(found_of(), search._candidates(found_of()))
-    assert (first.question, first.answer, first.share) == (CACHES, "64 + 512 KiB", 1.0)
+    assert (first.question, first.answer, first.fraction) == (CACHES, "64 + 512 KiB", 1.0)
     search.tried.add((CACHES, "64 + 512 KiB"))
     (second,), = search._promising(found_of(), search._candidates(found_of()))
     assert second.question in (TILE, PLAN)

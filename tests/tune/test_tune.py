@@ -93,7 +93,7 @@ def test_a_process_that_dies_costs_one_trial(model: Path, tmp_path: Path) -> Non
         with pytest.raises(Crashed, match="the process ended with status -9"):
             worker.compare({}, {}, 0.0, 120)
         again = worker.compare({}, {}, 0.0, 120)
-        assert LAYER in again.shares and again.layers == {}
+        assert LAYER in again.fractions and again.layers == {}
     finally:
         worker.close()
 
@@ -153,5 +153,5 @@ def test_narrow_inputs_reach_the_process(tmp_path: Path) -> None:
         assert read[name].dtype == array.dtype
         np.testing.assert_array_equal(read[name], array)
     bench = read_network(tmp_path)
-    assert bench.compare({}, {}, 0.0).shares
+    assert bench.compare({}, {}, 0.0).fractions
     assert [str(out.dtype) for out in bench.built({}).here().outputs(given)] == ["bfloat16"]

@@ -102,8 +102,8 @@ def batch_norm_backward(
         count = math.prod(shape_of(input)[axis] for axis in axes)
         mean, slope = (along(call("divide", each, like(count, each))) for each in (offset, factor))
         part = call("subtract", call("subtract", grad_out, mean), mul(normal, slope))
-    share = inverse if weight is None else mul(inverse, weight)
-    made: list[RelayExpr | None] = [mul(part, along(share)), factor, offset]
+    scale = inverse if weight is None else mul(inverse, weight)
+    made: list[RelayExpr | None] = [mul(part, along(scale)), factor, offset]
     return [each if wanted else None for each, wanted in zip(made, output_mask, strict=True)]
 
 

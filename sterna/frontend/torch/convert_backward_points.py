@@ -79,8 +79,8 @@ def masked_scatter_backward(
 _CUBIC = -0.75
 
 Tap = tuple[RelayExpr, RelayExpr, RelayExpr, RelayExpr]
-"""An element that a sample reads along an axis: its place, whether it lies inside, its share, and
-how the share grows with the coordinate of the grid."""
+"""An element that a sample reads along an axis: its place, whether it lies inside, its weight, and
+how the weight grows with the coordinate of the grid."""
 
 
 @aten("grid_sampler_2d_backward", "grid_sampler_3d_backward")
@@ -107,16 +107,16 @@ def grid_sampler_backward(
         for (own, *_), extent in zip(taps[1:], extents[1:], strict=True):
             place = call("add", call("multiply", place, constant(extent, "int64")), own)
         inside = reduce(lambda a, b: call("logical_and", a, b), [tap[1] for tap in taps])
-        shares = [tap[2] for tap in taps]
+        weights = [tap[2] for tap in taps]
         held = expand(call("expand_dims", place, 1), (batch, channels, count))
         if output_mask[0]:
-            part = call("multiply", grads, _kept(inside, shares))
+            part = call("multiply", grads, _kept(inside, weights))
             spread = call("scatter_elements", spread, held, part, axis=2, reduction="add")
         if output_mask[1]:
             read = call("sum", call("multiply", call("gather", flat, 2, held), grads), axis=1,
                         keepdims=True)
             for axis in range(rank):
-                rises = [*shares[:axis], taps[axis][3], *shares[axis + 1 :]]
+                rises = [*weights[:axis], taps[axis][3], *weights[axis + 1 :]]
                 part = call("multiply", read, _kept(inside, rises))
                 known = slopes[axis]
                 slopes[axis] = part if known is None else call("add", known, part)
@@ -159,18 +159,18 @@ def _taps(
         ]
     found = []
     for offset in (-1, 0, 1, 2):
-        share, rise = _cubic(call("subtract", part, like(offset, part)), offset in (0, 1))
+        weight, rise = _cubic(call("subtract", part, like(offset, part)), offset in (0, 1))
         own, _ = _padded(call("add", floor, like(offset, floor)), extent, padding, aligned)
-        found.append(_tap(own, extent, share, call("multiply", rise, slope)))
+        found.append(_tap(own, extent, weight, call("multiply", rise, slope)))
     return found
 
 
-def _tap(place: RelayExpr, extent: int, share: RelayExpr, rise: RelayExpr) -> Tap:
+def _tap(place: RelayExpr, extent: int, weight: RelayExpr, rise: RelayExpr) -> Tap:
     inside = call("logical_and", call("greater_equal", place, like(0, place)),
                   call("less_equal", place, like(extent - 1, place)))
     held = call("clip", place, 0.0, float(extent - 1))
     shape = shape_of(place)
-    return cast(held, "int64"), inside, expand(share, shape), expand(rise, shape)
+    return cast(held, "int64"), inside, expand(weight, shape), expand(rise, shape)
 
 
 def _padded(
@@ -201,14 +201,14 @@ def _padded(
 
 
 def _cubic(distance: RelayExpr, near: bool) -> tuple[RelayExpr, RelayExpr]:
-    """The share of an element at a distance, and its derivative, by cubic convolution."""
+    """The weight of an element at a distance, and its derivative, by cubic convolution."""
     a = _CUBIC
     factors = (a + 2, -(a + 3), 0, 1) if near else (a, -5 * a, 8 * a, -4 * a)
     size = call("abs", distance)
-    share: RelayExpr = like(factors[0], size)
+    weight: RelayExpr = like(factors[0], size)
     for factor in factors[1:]:
-        share = call("add", call("multiply", share, size), like(factor, size))
+        weight = call("add", call("multiply", weight, size), like(factor, size))
     rise: RelayExpr = like(3 * factors[0], size)
     for factor in (2 * factors[1], factors[2]):
         rise = call("add", call("multiply", rise, size), like(factor, size))
-    return share, call("multiply", rise, call("sign", distance))
+    return weight, call("multiply", rise, call("sign", distance))

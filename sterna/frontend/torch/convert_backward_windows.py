@@ -104,7 +104,7 @@ def avg_pool_backward(
 def _means(
     extent: int, out: int, size: int, step: int, pad: int, counts_pad: bool, sums: bool
 ) -> np.ndarray:
-    """What share an element [input, result] has of a window's mean, or of its sum."""
+    """What part an element [input, result] has of a window's mean, or of its sum."""
     low = np.arange(out) * step - pad
     high = np.minimum(low + size, extent + pad)
     first, last = np.maximum(low, 0), np.minimum(high, extent)

@@ -17,22 +17,22 @@ from sterna.relay.expr import RelayExpr
 # ---- histograms ----
 
 
-def _counted(bins: RelayExpr, keeps: RelayExpr, count: int, share: RelayExpr) -> RelayExpr:
-    """Sums of shares by bin; what is not kept goes into a bin of its own, which is left out."""
+def _counted(bins: RelayExpr, keeps: RelayExpr, count: int, amount: RelayExpr) -> RelayExpr:
+    """Sums of amounts by bin; what is not kept goes into a bin of its own, which is left out."""
     where = call("where", keeps, cast(bins, "int64"), constant(count, "int64"))
-    empty = call("zeros", (count + 1,), dtype_of(share))
-    return sliced(scatter_add(empty, 0, where, share), 0, 0, count)
+    empty = call("zeros", (count + 1,), dtype_of(amount))
+    return sliced(scatter_add(empty, 0, where, amount), 0, 0, count)
 
 
 def _bin_counts(
-    x: RelayExpr, low: RelayExpr, high: RelayExpr, count: int, share: RelayExpr
+    x: RelayExpr, low: RelayExpr, high: RelayExpr, count: int, amount: RelayExpr
 ) -> RelayExpr:
     """How much falls into each of so many bins of one width; the last one has its upper end."""
     width = call("subtract", high, low)
     place = call("divide", call("multiply", call("subtract", x, low), like(count, x)), width)
     place = call("minimum", call("floor", place), like(count - 1, x))
     inside = call("logical_and", call("greater_equal", x, low), call("less_equal", x, high))
-    return _counted(place, inside, count, share)
+    return _counted(place, inside, count, amount)
 
 
 def _range(x: RelayExpr, low: float, high: float) -> tuple[RelayExpr, RelayExpr]:
@@ -63,8 +63,8 @@ def histogram(
 ) -> list[RelayExpr]:
     data = ravel(x)
     low, high = _range(data, *(range or (0.0, 0.0)))
-    share = expand(like(1, data), shape_of(data)) if weight is None else ravel(weight)
-    made = _bin_counts(data, low, high, bins, share)
+    amount = expand(like(1, data), shape_of(data)) if weight is None else ravel(weight)
+    made = _bin_counts(data, low, high, bins, amount)
     width = call("divide", call("subtract", high, low), like(bins, data))
     steps = constant(np.arange(bins + 1), dtype_of(data))
     edges = call("add", low, call("multiply", steps, width))
@@ -87,8 +87,8 @@ def histogram_between(
     first, last = sliced(bins, 0, 0, 1), sliced(bins, 0, count, count + 1)
     inside = call("logical_and", call("greater_equal", data, first),
                   call("less_equal", data, last))
-    share = expand(like(1, data), shape_of(data)) if weight is None else ravel(weight)
-    made = _counted(place, inside, count, share)
+    amount = expand(like(1, data), shape_of(data)) if weight is None else ravel(weight)
+    made = _counted(place, inside, count, amount)
     width = call("subtract", sliced(bins, 0, 1, count + 1), sliced(bins, 0, 0, count))
     return [_dense(made, width) if density else made, bins]
 
@@ -210,16 +210,16 @@ def segment_reduce_backward(
                                                              data))
         alone = call("where", call("equal", holes, one), rest, zero)
         others = call("divide", made, call("where", is_zero, one, wide))
-        share = call("multiply", given, call("where", is_zero, alone, others))
+        part = call("multiply", given, call("where", is_zero, alone, others))
     elif reduce in ("max", "min"):
         is_one = call("logical_and", mask, call("equal", wide, made))
         count = total(call("where", is_one, one, zero))
-        share = call("where", is_one, call("divide", given, count), zero)
+        part = call("where", is_one, call("divide", given, count), zero)
     elif reduce == "mean":
-        share = call("divide", given, total(call("where", mask, one, zero)))
+        part = call("divide", given, total(call("where", mask, one, zero)))
     else:
-        share = given
-    return call("sum", call("where", mask, share, zero), axis=axis)
+        part = given
+    return call("sum", call("where", mask, part, zero), axis=axis)
 
 
 @aten("embedding_bag")
@@ -263,8 +263,8 @@ def embedding_bag_of_rows(
     sizes = scatter_add(call("zeros", (bags + 1,), "int64"), 0, own, ones)
     made, sizes = sliced(made, 0, 0, bags), sliced(sizes, 0, 0, bags)
     if mode == 1:
-        share = call("maximum", sizes, constant(1, "int64"))
-        made = call("divide", made, call("expand_dims", cast(share, dtype_of(made)), 1))
+        divisor = call("maximum", sizes, constant(1, "int64"))
+        made = call("divide", made, call("expand_dims", cast(divisor, dtype_of(made)), 1))
     largest = _largest_in_bags(made, rows, bag, own, indices, bags) if mode == 2 else sizes
     is_plain = mode == 0 and dtype_of(weight) in ("float32", "float16")
     if is_plain and padding_idx < 0:  # PyTorch's fast path keeps none

@@ -114,8 +114,8 @@ def linspace(
     kind = known_dtype(dtype or DEFAULT_FLOAT, "a tensor")
     if isinstance(start, RelayExpr | Expr) or isinstance(end, RelayExpr | Expr):
         first, last = as_type(start, "float64"), as_type(end, "float64")
-        shares = constant(np.linspace(0, 1, steps), "float64")
-        offset = call("multiply", shares, call("subtract", last, first))
+        fractions = constant(np.linspace(0, 1, steps), "float64")
+        offset = call("multiply", fractions, call("subtract", last, first))
         return cast(call("add", first, offset), kind)
     return constant(np.linspace(start, end, steps), kind)
 

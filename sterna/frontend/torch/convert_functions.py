@@ -120,17 +120,18 @@ def frexp(x: RelayExpr) -> list[RelayExpr]:
     is_plain = call("logical_and", call("isfinite", wide), call("greater", size, like(0, wide)))
     safe = call("where", is_plain, size, like(1, wide))
     power = call("floor", call("log2", safe))
-    share = call("divide", safe, _power_of_two(power))
-    high = call("greater_equal", share, like(1, share))
+    mantissa = call("divide", safe, _power_of_two(power))
+    high = call("greater_equal", mantissa, like(1, mantissa))
     power = call("where", high, call("add", power, like(1, power)), power)
-    share = call("where", high, call("multiply", share, like(0.5, share)), share)
-    low = call("less", share, like(0.5, share))
+    mantissa = call("where", high, call("multiply", mantissa, like(0.5, mantissa)), mantissa)
+    low = call("less", mantissa, like(0.5, mantissa))
     power = call("where", low, call("subtract", power, like(1, power)), power)
-    share = call("where", low, call("multiply", share, like(2, share)), share)
-    share = call("where", call("less", wide, like(0, wide)), call("negative", share), share)
-    share = call("where", is_plain, share, wide)
+    mantissa = call("where", low, call("multiply", mantissa, like(2, mantissa)), mantissa)
+    is_negative = call("less", wide, like(0, wide))
+    mantissa = call("where", is_negative, call("negative", mantissa), mantissa)
+    mantissa = call("where", is_plain, mantissa, wide)
     power = call("where", is_plain, power, like(0, power))
-    return [cast(share, dtype_of(x)), cast(power, "int32")]
+    return [cast(mantissa, dtype_of(x)), cast(power, "int32")]
 
 
 def _power_of_two(exponent: RelayExpr) -> RelayExpr:

@@ -54,8 +54,8 @@ def _lanczos(x: RelayExpr) -> RelayExpr:
     below = call("subtract", x, like(1, x))
     total: RelayExpr = like(_LANCZOS[0], x)
     for place, factor in enumerate(_LANCZOS[1:], start=1):
-        share = call("divide", like(factor, x), call("add", below, like(place, x)))
-        total = call("add", total, share)
+        term = call("divide", like(factor, x), call("add", below, like(place, x)))
+        total = call("add", total, term)
     base = call("add", below, like(7.5, x))
     power = call("multiply", call("add", below, like(0.5, x)), call("log", base))
     rest = call("subtract", call("add", like(0.5 * math.log(2 * math.pi), x), power), base)

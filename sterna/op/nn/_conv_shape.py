@@ -1,6 +1,7 @@
 """What a convolution is: its attributes, its extents, the contraction that it makes."""
 
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sterna.ir.types import Dim, TensorType, same_dim, show_shape
@@ -81,14 +82,18 @@ class Layouts:
     @staticmethod
     def of(attrs: Any) -> "Layouts":
         """The layouts that attributes name."""
-        spatial = SPATIAL[len(attrs.strides)]
         out = attrs.out_layout or attrs.data_layout
-        return Layouts(
-            spatial_layout(attrs.data_layout, f"NC{spatial}", "data_layout"),
-            spatial_layout(attrs.kernel_layout, f"OI{spatial}", "kernel_layout"),
-            spatial_layout(out, f"NC{spatial}", "out_layout"),
-            spatial,
-        )
+        return _layouts(SPATIAL[len(attrs.strides)], attrs.data_layout, attrs.kernel_layout, out)
+
+
+@cache
+def _layouts(spatial: str, data: str, kernel: str, out: str) -> Layouts:
+    return Layouts(
+        spatial_layout(data, f"NC{spatial}", "data_layout"),
+        spatial_layout(kernel, f"OI{spatial}", "kernel_layout"),
+        spatial_layout(out, f"NC{spatial}", "out_layout"),
+        spatial,
+    )
 
 
 @dataclass(frozen=True, slots=True)

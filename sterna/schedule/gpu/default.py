@@ -1,13 +1,30 @@
 """Schedules for operators that ask for nothing special on a GPU: by the shape of their loops."""
 
+from collections.abc import Container, Sequence
+
+from sterna.schedule.gpu.attention import fused_attention
 from sterna.schedule.gpu.contraction import schedule_contraction
 from sterna.schedule.gpu.elements import bind_elements, schedule_windows
 from sterna.schedule.gpu.limits import Limits
+from sterna.schedule.gpu.register_rows import rows_in_registers
 from sterna.schedule.gpu.rows import schedule_rows
 from sterna.schedule.gpu.sums import bind_sum, is_shared_sum, is_small_product, schedule_sum
-from sterna.schedule.kernel import Kernel
-from sterna.schedule.registry import generic_schedule
-from sterna.te import ComputeOp
+from sterna.schedule.gpu.tensor_cores import on_tensor_cores
+from sterna.schedule.gpu.transposed_tiles import transposed_tiles
+from sterna.schedule.kernel import Kernel, ScheduleTarget
+from sterna.schedule.registry import generic_schedule, whole_kernel
+from sterna.te import ComputeOp, Tensor
+
+
+@whole_kernel("gpu")
+def write_statements(
+    outputs: Sequence[Tensor], target: ScheduleTarget, fixed: Container[Tensor]
+) -> Tensor | None:
+    """Products on Tensor Cores, attention, rows in registers, transposes; None for the rest."""
+    return (
+        on_tensor_cores(outputs, target, fixed) or fused_attention(outputs, target)
+        or rows_in_registers(outputs, target) or transposed_tiles(outputs, target)
+    )
 
 
 @generic_schedule("gpu")

@@ -11,7 +11,7 @@ ATTEMPTS = 500
 LOOKS = 5_000_000
 """Pairs of buffers that all attempts together may look at, so that large graphs end too."""
 WARMTH = 0.02
-"""How much worse, as a share of the size, the first attempts may get."""
+"""How much worse, as a fraction of the size, the first attempts may get."""
 
 
 def hill_climb(buffers: Sequence[BufferInfo]) -> list[int]:
