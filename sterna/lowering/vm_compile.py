@@ -253,6 +253,9 @@ class _FunctionCompiler:
         elif isinstance(expr, RelayStep):
             made = self._register()
             self._emit_step(expr, made)
+            kind = expr.checked_type
+            if isinstance(kind, TensorType) and kind.is_symbolic:
+                self.shapes[made] = kind
         else:
             raise ValueError(f"the virtual machine does not know {type(expr).__name__}: {expr!r}")
         self.values[-1][id(expr)] = made

@@ -7,6 +7,8 @@ calls of operators are gathered into blocks: as many as possible between two ste
 
 from dataclasses import dataclass, field
 
+from sterna.ir.expr import Var as ShapeVar
+from sterna.ir.types import TensorType
 from sterna.relay.adt import Constructor, Match
 from sterna.relay.expr import (
     Call,
@@ -21,6 +23,8 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import Op, record_of
+from sterna.relay.steps import Trim
+from sterna.relay.symbols import symbols_in
 from sterna.relay.traverse import post_order
 
 ATOMS = (Var, GlobalVar, Constant, Constructor, Op)
@@ -148,9 +152,11 @@ def levels_of(scope: Scope, scopes: Scopes) -> list[Level]:
     """The blocks and steps of a scope in order.
 
     The level of an expression is that of the latest thing it needs, and one more if that is a step
-    and itself a call of an operator. Steps keep their order: some have effects.
+    and itself a call of an operator. Steps keep their order: some have effects. A call whose result
+    has an extent that a step counted needs the step.
     """
     level: dict[int, int] = {}
+    counted: dict[ShapeVar, RelayExpr] = {}
     made: list[Level] = [Level()]
     names = {expr.var: expr.value for expr in scope.exprs if isinstance(expr, Let)}
     latest = 0
@@ -158,6 +164,11 @@ def levels_of(scope: Scope, scopes: Scopes) -> list[Level]:
         reads = list(outer_parts(expr))
         for own in scopes.inside.get(id(expr), ()):
             reads += own.reads
+        if isinstance(expr, Trim) and isinstance(expr.extent, ShapeVar):
+            counted[expr.extent] = expr
+        elif counted and isinstance(expr, Call) and isinstance(expr.checked_type, TensorType):
+            symbols = symbols_in([expr.checked_type])
+            reads += [counted[symbol] for symbol in symbols if symbol in counted]
         needed = 0
         for part in reads:
             while isinstance(part, Var) and part in names:

@@ -152,6 +152,8 @@ class Trim(Step):
     value: RelayExpr
     count: RelayExpr
     axis: int = 0
+    extent: Dim | None = None
+    """A variable that stands for the count in types; if None, nothing is known of it there."""
 
     def operands(self) -> tuple[RelayExpr, ...]:
         """The tensor and the count."""
@@ -159,7 +161,7 @@ class Trim(Step):
 
     def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
         """The same of other tensors."""
-        return Trim(parts[0], parts[1], self.axis)
+        return Trim(parts[0], parts[1], self.axis, self.extent)
 
     def conclude(self, *kinds: Type) -> Type:
         """The tensor's type, with one dimension that only the run tells."""
@@ -167,7 +169,7 @@ class Trim(Step):
         if not isinstance(whole, TensorType) or not isinstance(count, TensorType):
             raise ValueError(f"a tensor is cut, not {whole!r}, to a count, not {count!r}")
         shape = list(whole.shape)
-        shape[self.axis] = AnyDim()
+        shape[self.axis] = AnyDim() if self.extent is None else self.extent
         return TensorType(tuple(shape), whole.dtype)
 
     def evaluate(self, *values: Any) -> Any:

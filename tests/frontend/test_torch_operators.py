@@ -41,6 +41,13 @@ def test_the_floor_of_a_quotient_is_exact() -> None:
     expect_eager(Floors(), a, b)
 
 
+def test_dropping_nothing_in_place() -> None:
+    layers = torch.nn.Sequential(
+        torch.nn.Linear(4, 3), torch.nn.Dropout(inplace=True), torch.nn.AlphaDropout(inplace=True)
+    )
+    expect_eager(layers.eval(), torch.randn(2, 4))
+
+
 def test_a_row_that_bags_leave_out_may_be_counted_from_the_end() -> None:
     class Bags(torch.nn.Module):
         def forward(self, weight: Any, words: Any, offsets: Any) -> Any:

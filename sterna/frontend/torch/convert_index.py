@@ -7,6 +7,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_dynamic import selected
 from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_shape import (
     axis_of,
@@ -19,6 +20,7 @@ from sterna.frontend.torch.convert_shape import (
     shape_of,
     unsqueeze,
 )
+from sterna.frontend.torch.extents import dims_of, is_same, total
 from sterna.frontend.torch.promotion import Operand, is_float, scalar
 from sterna.frontend.torch.table import aten
 from sterna.relay.arrays import to_numpy
@@ -52,8 +54,8 @@ def take(x: RelayExpr, index: RelayExpr) -> RelayExpr:
 
 @aten("gather")
 def gather(x: RelayExpr, dim: int, index: RelayExpr, sparse_grad: bool = False) -> RelayExpr:
-    if not rank_of(x):
-        return expand(x, shape_of(index))
+    if not rank_of(x) or 0 in dims_of(index):  # of no places the rank may be another
+        return expand(x if not rank_of(x) else like(0, x), shape_of(index))
     if not rank_of(index):
         return reshaped(gather(x, dim, unsqueeze(index, 0)), ())
     at = axis_of(dim, rank_of(x))
@@ -81,6 +83,8 @@ def take_along_dim(x: RelayExpr, indices: RelayExpr, dim: int | None = None) -> 
 @aten("index", "_unsafe_index")
 def index(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayExpr:
     """Advanced indexing: the axes that have places first, then the others."""
+    if any(each is not None and _are_unknown_truths(each) for each in indices):
+        return selected(x, indices)
     given = _places(x, indices)
     axes = [axis for axis, each in enumerate(given) if each is not None]
     if not axes:
@@ -109,6 +113,10 @@ def _flat_places(places: Sequence[RelayExpr], extents: Sequence[int]) -> RelayEx
     return found
 
 
+def _are_unknown_truths(places: RelayExpr) -> bool:
+    return dtype_of(places) in ("bool", "uint8") and not isinstance(places, Constant)
+
+
 def _places(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> list[RelayExpr | None]:
     """Places by axis; truth values that are known become the places where they hold."""
     found: list[RelayExpr | None] = []
@@ -117,15 +125,13 @@ def _places(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> list[RelayExpr
             found.append(each)
             continue
         if not isinstance(each, Constant):
-            raise OpNotImplemented("places by truth values: data decides about the shape")
+            raise OpNotImplemented("places by truth values: data decides how many are written")
         held = np.nonzero(to_numpy(each.data))
         found += [constant(line, "int64") for line in held]
     return found + [None] * (rank_of(x) - len(found))
 
 
-@aten("masked_select", "nonzero", "nonzero_numpy", "unique_dim", "_unique2", "bincount",
-      "repeat_interleave.Tensor", "repeat_interleave.self_Tensor", "unique_consecutive",
-      "argwhere")
+@aten("bincount", "repeat_interleave.Tensor", "repeat_interleave.self_Tensor")
 def data_decides(**about: object) -> RelayExpr:
     raise OpNotImplemented("data decides about the shape of its result")
 
@@ -141,11 +147,13 @@ def index_put(
     if len(indices) == 1 and indices[0] is not None and not accumulate:
         mask = indices[0]
         if dtype_of(mask) == "bool" and not isinstance(mask, Constant) and (
-            math.prod(shape_of(values)) == 1
+            is_same(total(dims_of(values)), 1)
         ):
             more = (1,) * (rank_of(x) - rank_of(mask))
             wide = reshaped(mask, (*shape_of(mask), *more))
             return call("where", wide, reshaped(scalar(values, x), ()), x)
+    if len(indices) == 1 and indices[0] is not None and _are_unknown_truths(indices[0]):
+        return _put_where(x, indices[0], values, accumulate)
     given = _places(x, indices)
     axes = [axis for axis, each in enumerate(given) if each is not None]
     if not axes:
@@ -169,6 +177,22 @@ def index_put(
     made = _combined(rows, lines, cast(updates, dtype_of(x)), 0, kind)
     back = [order.index(axis) for axis in range(len(order))]
     return permute(reshaped(made, extents), back)
+
+
+def _put_where(
+    x: RelayExpr, mask: RelayExpr, values: RelayExpr, accumulate: bool
+) -> RelayExpr:
+    """Slices one after the other where truth values hold, or one slice in all these places."""
+    inner = rank_of(x) - rank_of(mask)
+    holds = cast(reshaped(mask, (*dims_of(mask), *(1,) * inner)), "bool")
+    wanted = cast(values, dtype_of(x))
+    if rank_of(values) > inner and not is_same(dims_of(values)[0], 1):
+        number = call("cumsum", cast(ravel(mask), "int64"), axis=0)
+        place = call("maximum", call("subtract", number, like(1, number)), like(0, number))
+        wanted = call("take", wanted, reshaped(place, dims_of(mask)), axis=0, mode="clip")
+    elif rank_of(values) > inner:
+        wanted = reshaped(wanted, dims_of(values)[1:])
+    return call("where", holds, call("add", x, wanted) if accumulate else wanted, x)
 
 
 def _values(

@@ -292,3 +292,9 @@ def dropout(
             "dropping elements at random; call eval() of the model before it is exported"
         )
     return [input, call("broadcast_to", constant(True), dims_of(input))]
+
+
+@aten("dropout_", "alpha_dropout_", "feature_dropout_", "feature_alpha_dropout_")
+def dropout_in_place(x: RelayExpr, p: float, train: bool | None = False) -> RelayExpr:
+    """Its operand has another name in the schema."""
+    return dropout(x, p, train)[0]

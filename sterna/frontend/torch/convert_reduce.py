@@ -8,6 +8,8 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_compare import truth
 from sterna.frontend.torch.convert_elementwise import power
 from sterna.frontend.torch.convert_shape import axis_of, ravel, shape_of, squeeze
+from sterna.frontend.torch.extents import as_tensor, dims_of
+from sterna.frontend.torch.extents import total as total_of
 from sterna.frontend.torch.promotion import as_float, in_float32, is_float, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -172,8 +174,11 @@ def _variance(x: RelayExpr, dim: Dims, correction: float, keepdim: bool) -> Rela
     middle = call("mean", x, axis=axes, keepdims=True) if axes else x
     difference = call("subtract", x, middle)
     total = reduced("sum", call("multiply", difference, difference), axes, keepdim)
-    count = math.prod(shape_of(x)[axis] for axis in axes) - correction
-    return call("divide", total, like(max(count, 0), total))
+    count = total_of(dims_of(x)[axis] for axis in axes)
+    if isinstance(count, int):
+        return call("divide", total, like(max(count - correction, 0), total))
+    degrees = call("subtract", cast(as_tensor(count), dtype_of(total)), like(correction, total))
+    return call("divide", total, call("maximum", degrees, like(0, total)))
 
 
 @aten("std")

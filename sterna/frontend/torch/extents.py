@@ -4,18 +4,68 @@ A converter that asks `shape_of` needs numbers and is refused where an extent is
 asks `dims_of` computes with both. A symbol is not 1: PyTorch records programs so.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 
 from sterna.frontend.calls import call, cast, constant, type_of
 from sterna.ir import build
+from sterna.ir.expr import Var as ShapeVar
 from sterna.ir.types import Any as AnyDim
-from sterna.ir.types import Dim, same_dim
-from sterna.relay.expr import RelayExpr
-from sterna.relay.symbols import simplified_dim
+from sterna.ir.types import Dim, TensorType, same_dim
+from sterna.relay.expr import Call, Let, RelayExpr, Var
+from sterna.relay.steps import Trim
+from sterna.relay.symbols import Symbols, simplified_dim, symbols_in
+from sterna.relay.traverse import post_order
 from sterna.support.errors import OpNotImplemented
 
 Extent = Dim
 Extents = Sequence[Dim]
+
+class Found:
+    """Extents that data decides: symbols, and the tensors that have them."""
+
+    def __init__(self) -> None:
+        self.symbols = Symbols()
+        self.tensors: dict[ShapeVar, RelayExpr] = {}
+
+    def bound(self, body: RelayExpr) -> RelayExpr:
+        """An expression that first makes the tensors whose extents its calls have as numbers."""
+        named: dict[ShapeVar, None] = {}
+        for part in post_order(body):
+            if isinstance(part, Call) and isinstance(part.checked_type, TensorType):
+                given = [each.checked_type for each in part.args]
+                known = symbols_in([kind for kind in given if isinstance(kind, TensorType)])
+                own = symbols_in([part.checked_type])
+                named.update(dict.fromkeys(each for each in own if each not in known))
+        for symbol in named:
+            if symbol in self.tensors:
+                tensor = self.tensors[symbol]
+                body = Let(Var(symbol.name, tensor.checked_type), tensor, body)
+        return body
+
+
+_found: ContextVar[Found] = ContextVar("found")
+
+
+@contextmanager
+def counting_found() -> Iterator[Found]:
+    """Within it symbols of extents that data decides have numbers of their own."""
+    found = Found()
+    token = _found.set(found)
+    try:
+        yield found
+    finally:
+        _found.reset(token)
+
+
+def trimmed(value: RelayExpr, count: RelayExpr, axis: int) -> Trim:
+    """The first elements along an axis, as many as a count says, which a symbol stands for."""
+    found = _found.get()
+    symbol = found.symbols.fresh("found")
+    made = found.tensors[symbol] = Trim(value, count, axis, symbol)
+    return made
+
 
 # Ends of slices that mean the end of an axis, whatever its extent.
 FAR = 2**31 - 1

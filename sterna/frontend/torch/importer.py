@@ -16,7 +16,7 @@ from sterna.frontend.inputs import Inputs
 from sterna.frontend.node import Result
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.complex_pairs import PARTS, in_parts, is_complex, stacked, unstacked
-from sterna.frontend.torch.extents import as_tensor
+from sterna.frontend.torch.extents import as_tensor, counting_found
 from sterna.frontend.torch.program import (
     Argument,
     Body,
@@ -35,7 +35,7 @@ from sterna.frontend.torch.table import call_converter, converter_of
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim
 from sterna.relay.arrays import Array, to_numpy
-from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.expr import Constant, Function, RelayExpr
 from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
 
@@ -64,6 +64,15 @@ class ProgramImporter(GraphImporter):
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
+        with counting_found() as found:
+            module, weights = self._graph()
+        main: Function = module["main"]
+        body = found.bound(main.body)
+        if body is not main.body:
+            module["main"] = Function(main.params, body)
+        return module, weights
+
+    def _graph(self) -> Graph:
         changed = {out.target for out in self.program.outputs if out.kind == "buffer"}
         state = [weight for weight in self.program.weights if weight.name in changed]
         for weight in self.program.weights:

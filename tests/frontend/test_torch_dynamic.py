@@ -1,0 +1,109 @@
+"""Extents that data decides: places, selections and different elements, and what follows them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import sterna
+from tests.support import require_module
+
+require_module("torch")
+import torch  # noqa: E402
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+Call = Callable[[Any], Any]
+
+
+class Wrapped(torch.nn.Module):
+    def __init__(self, function: Call) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+def compiled(function: Call, x: Any) -> Any:
+    with torch.no_grad():
+        return sterna.compile(torch.export.export(Wrapped(function), (x,)), opt_level=0)
+
+
+def expect_eager(function: Call, x: Any) -> None:
+    """One program gives what an eager run gives, however many elements are found."""
+    model = compiled(function, x)
+    assert model.is_symbolic, model.why_not_symbolic
+    for given in (x, -x, x.abs(), -x.abs()):
+        made = model(given.numpy())
+        wanted = function(given)
+        pairs = zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]
+        for have, want in pairs:
+            assert have.shape == tuple(want.shape)
+            assert str(have.dtype) == str(want.dtype).removeprefix("torch.")
+            np.testing.assert_allclose(have, want.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def rows(x: Any) -> Any:
+    return x[x[:, 0] > 0]
+
+
+FOUND: dict[str, Call] = {
+    "nonzero": lambda x: torch.nonzero(x > 0),
+    "where": lambda x: torch.where(x > 0),
+    "masked_select": lambda x: torch.masked_select(x, x[0] > 0),
+    "columns": lambda x: x[:, x[0] > 0],
+    "elements": lambda x: x[x > 0] * 2,
+    "unique": lambda x: torch.unique(x.round(), return_inverse=True, return_counts=True),
+    "unique_dim": lambda x: torch.unique(x.round(), dim=0),
+    "consecutive": lambda x: torch.unique_consecutive(
+        x.sign(), return_inverse=True, return_counts=True),
+    "consecutive_dim": lambda x: torch.unique_consecutive(x.sign(), dim=1, return_counts=True),
+}
+
+FOLLOWING: dict[str, Call] = {
+    "product": lambda x: rows(x) @ x.t(),
+    "joined": lambda x: torch.cat([rows(x), x]),
+    "reshaped": lambda x: rows(x).reshape(-1, 2, 2).flatten(),
+    "column": lambda x: torch.stack([rows(x)[:, 0], rows(x)[:, 1]], 1),
+    "deviation": lambda x: x[x > 0].std(),
+    "extent": lambda x: torch.ones(rows(x).shape[0], 2),
+    "extent first": lambda x: torch.arange(rows(x).shape[0]) + rows(x)[:, 1],
+    "number": lambda x: x.sum() / (x[x > 0].numel() + 1),
+    "written back": lambda x: torch.zeros(6, 4).index_put((x > 0,), x[x > 0] * 2),
+    "written rows": lambda x: x.index_put((x[:, 0] > 0,), rows(x) + 1, accumulate=True),
+    "taken": lambda x: x[torch.nonzero(x[:, 0] > 0).squeeze(1)].softmax(-1),
+}
+
+
+@pytest.mark.parametrize("name", [*FOUND, *FOLLOWING])
+def test_what_is_found(name: str) -> None:
+    torch.manual_seed(0)
+    expect_eager((FOUND | FOLLOWING)[name], torch.randn(6, 4))
+
+
+def test_two_counts_that_must_be_equal_are_compared() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(6, 4)
+    model = compiled(lambda x: x[x[:, 0] > 0] * x[x[:, 1] > 0], x.abs())
+    np.testing.assert_allclose(model(x.abs().numpy()), (x * x).numpy(), rtol=1e-6)
+    x[:, 0], x[:4, 1], x[4:, 1] = 1, 1, -1
+    with pytest.raises(ValueError, match="found0 and found1 must be equal"):
+        model(x.numpy())
+    np.testing.assert_allclose(model(x.abs().numpy()), (x * x).numpy(), rtol=1e-6)
+
+
+def test_an_open_extent_beside_one_that_data_decides() -> None:
+    batch = torch.export.Dim("batch", min=2, max=64)
+    exported = torch.export.export(
+        Wrapped(lambda x: rows(x).relu().sum(1)), (torch.randn(3, 4),),
+        dynamic_shapes={"x": {0: batch}},
+    )
+    model: Any = sterna.compile(exported, opt_level=0)
+    assert model.is_symbolic
+    for count in (2, 5, 64):
+        x = torch.randn(count, 4)
+        np.testing.assert_allclose(
+            model(x.numpy()), rows(x).relu().sum(1).numpy(), rtol=1e-5, atol=1e-6
+        )
