@@ -38,6 +38,9 @@ from sterna.support.errors import BranchNotCompiled
 # Shapes that are kept, and ways to go on from each value that decides.
 MOST_KEPT = 64
 
+# Files that hold a program for all shapes.
+OPEN_FORMS = (".so", ".tar")
+
 Build = Callable[[Function, bool], Program]
 """Compiles a function; the flag says that it only decides how to go on."""
 
@@ -266,10 +269,10 @@ class OpenModel(CompiledModel):
         """
         if self._symbolic is None:
             raise self.open_shapes()
-        if Path(path).suffix not in (".so", ".tar"):
+        if Path(path).suffix not in OPEN_FORMS:
             raise ValueError(
-                f"'{path}': a model with open shapes is written as .so or .tar; for other files "
-                "say the shapes"
+                f"'{path}': a model with open shapes is written as {' or '.join(OPEN_FORMS)}; for "
+                "other files say the shapes"
             )
         self._symbolic.module.export_library(path, **options)
 
