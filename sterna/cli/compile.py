@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
-from sterna.cli.failures import UsageError, shape_options
+from sterna.cli.failures import UnsupportedError, UsageError, shape_options
 from sterna.cli.models import add_model, compile_model, expect_file, parse_target
 from sterna.cli.output import file_size, progress, show
 from sterna.driver.export import expect_form
@@ -62,7 +62,9 @@ def run(options: argparse.Namespace) -> int:
         return _run_portable(options, output, signing, start)
     model = _compiled(options, output)
     if isinstance(model, OpenModel) and not model.is_symbolic:
-        raise model.open_shapes()
+        if model.takes_any_shape:
+            raise model.open_shapes()
+        raise UnsupportedError(model.why_not_symbolic)
     with progress(options), stage("write the file"):
         model.export(output, cc=options.cc, **signing)
     seconds = time.perf_counter() - start

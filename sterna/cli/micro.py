@@ -30,6 +30,7 @@ from sterna.model import compile
 from sterna.model.arguments import TensorSpec
 from sterna.model.bench import differences, largest
 from sterna.model.compile_model import BESIDE, is_tuned
+from sterna.model.import_and_build import expect_straight
 from sterna.model.import_model import Graph, import_model
 from sterna.model.tuned_answers import read_tuned
 from sterna.schedule.config import ANSWERS
@@ -136,6 +137,7 @@ def run(options: argparse.Namespace) -> int:
             with stage("import the model"):
                 graph = import_model(options.model, dict(options.shape), None,
                                      for_microcontroller=True, fixed=dict(options.fix))
+                expect_straight(graph[0])
             program = _compile(graph, board, options)
             inputs = read_inputs(options, _specs(program), fill=True)
             folder = Path(options.output or Path(name) / "project")

@@ -22,7 +22,7 @@ from sterna.micro.firmware import PER_SECOND, expect_counter, target_of
 from sterna.micro.platforms.boards import Board, find_board
 from sterna.model.arguments import TensorSpec
 from sterna.model.compile_model import BESIDE
-from sterna.model.import_and_build import narrowed
+from sterna.model.import_and_build import expect_straight, narrowed
 from sterna.model.import_model import import_model
 from sterna.support.progress import stage
 from sterna.support.table import count, lay_out, show_seconds
@@ -125,6 +125,7 @@ def run(options: argparse.Namespace) -> int:
             options.model, dict(options.shape), None, fixed=dict(options.fix),
             for_microcontroller=board is not None,
         )
+        expect_straight(module)
         if options.precision not in (None, "float32"):
             module, params = narrowed(module, params, options.precision, target), {}
     specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]

@@ -125,6 +125,11 @@ class OpenModel(CompiledModel):
         """Whether one program runs all shapes; why_not_symbolic says what stood against it."""
         return self._symbolic is not None
 
+    @property
+    def takes_any_shape(self) -> bool:
+        """Whether inputs have open dimensions; else choices and loops alone made it open."""
+        return self._any_shape
+
     def cancel_specialising(self) -> None:
         """Compile no more programs for shapes that are called often; those that are stay."""
         self._background.cancel()
@@ -259,7 +264,8 @@ class OpenModel(CompiledModel):
 
     def open_shapes(self) -> OpenShapeError:
         """What says how to ask for one specialisation."""
-        listed = {each.name: each.shape or ["?"] for each in self.inputs if not each.is_sequence}
+        listed = {each.name: ["?"] if each.shape is None else each.shape
+                  for each in self.inputs if not each.is_sequence}
         return OpenShapeError(listed)
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
