@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
-from sterna.cli.inputs import add_inputs, read_inputs
+from sterna.cli.inputs import add_inputs, expect_inputs, read_inputs
 from sterna.cli.models import add_model, add_threads, open_model, parse_count
 from sterna.cli.output import show
 from sterna.cli.pictures import bars
@@ -56,6 +56,9 @@ def run(options: argparse.Namespace) -> int:
     """Time the engines and show the ratio."""
     if options.alone and options.beside:
         raise UsageError("--alone and --beside do not go together")
+    if options.beside:
+        _expect_peer_model(Path(options.beside))
+    expect_inputs(options)
     model = open_model(options)
     inputs = read_inputs(options, model.inputs, fill=True)
     ours = list(model.run(inputs).values())
@@ -83,13 +86,20 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
+def _expect_peer_model(path: Path) -> None:
+    """Refuse, before long work begins, what ONNX Runtime could not read."""
+    if path.suffix != ".onnx":
+        raise UsageError(f"--beside '{path}': ONNX Runtime reads .onnx files")
+    if importlib.util.find_spec("onnxruntime") is None:
+        raise MissingPackageError("onnxruntime", "--beside")
+    path.stat()
+
+
 def _peer_model(options: argparse.Namespace) -> Path | None:
     if options.alone:
         return None
     path = Path(options.beside or options.model)
     installed = importlib.util.find_spec("onnxruntime") is not None
-    if options.beside and not installed:
-        raise MissingPackageError("onnxruntime", "--beside")
     return path if installed and path.suffix == ".onnx" else None
 
 

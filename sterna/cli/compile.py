@@ -6,13 +6,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
-from sterna.cli.failures import UsageError
-from sterna.cli.models import add_model, compile_model, expect_folder, parse_target
+from sterna.cli.failures import UnsupportedError, UsageError, shape_options
+from sterna.cli.models import add_model, compile_model, expect_file, parse_target
 from sterna.cli.output import file_size, progress, show
-from sterna.driver.export import LIBRARY_FORMS
+from sterna.driver.export import expect_form
+from sterna.driver.portable import expect_library
+from sterna.frontend.open_shapes import OpenShapeError
 from sterna.model import CompiledModel, OpenModel, export_portable
 from sterna.model.import_model import COMPILED
-from sterna.support.cross import require_linker
+from sterna.model.open_model import OPEN_FORMS
 from sterna.support.keys import read_secret_key
 from sterna.support.progress import stage
 from sterna.support.table import show_bytes, show_seconds
@@ -53,27 +55,16 @@ def add_to(commands: "Subparsers") -> None:
 def run(options: argparse.Namespace) -> int:
     """Compile the model, write the file and tell about it."""
     output = Path(options.output)
-    if output.suffix not in COMPILED:
-        raise UsageError(f"-o '{output}': the name must end in {', '.join(sorted(COMPILED))}")
-    expect_folder("-o", options.output)
-    target = parse_target(options.target)
-    generator = target.kind.code_generator()
-    forms = generator.forms
-    if output.suffix == ".c" and "c" not in forms:
-        raise UsageError(f"-o '{output}' is C, which the target c gives: --target c")
+    _expect_writable(options, output)
     signing = {} if options.sign is None else {"sign": options.sign}
-    if options.sign is not None:
-        read_secret_key(options.sign)  # before long work begins
-    if options.cc is not None:
-        named_compiler(options.cc)
-    elif "c" not in forms and output.suffix in LIBRARY_FORMS:
-        require_linker(output.suffix, generator.triple(target))
     start = time.perf_counter()
     if options.portable:
         return _run_portable(options, output, signing, start)
-    model = compile_model(options)
+    model = _compiled(options, output)
     if isinstance(model, OpenModel) and not model.is_symbolic:
-        raise model.open_shapes()
+        if model.takes_any_shape:
+            raise model.open_shapes()
+        raise UnsupportedError(model.why_not_symbolic)
     with progress(options), stage("write the file"):
         model.export(output, cc=options.cc, **signing)
     seconds = time.perf_counter() - start
@@ -85,6 +76,36 @@ def run(options: argparse.Namespace) -> int:
     data = {**written, **report.to_dict()}
     show(options, data, lambda: _text(output, model, seconds, options.report))
     return 0
+
+
+def _expect_writable(options: argparse.Namespace, output: Path) -> None:
+    """Refuse, before long work begins, what would be refused at its end."""
+    if output.suffix not in COMPILED:
+        raise UsageError(f"-o '{output}': the name must end in {', '.join(sorted(COMPILED))}")
+    expect_file("-o", options.output)
+    target = parse_target(options.target)
+    if output.suffix == ".c" and "c" not in target.kind.code_generator().forms:
+        raise UsageError(f"-o '{output}' is C, which the target c gives: --target c")
+    if options.sign is not None:
+        read_secret_key(options.sign)
+    if options.cc is not None:
+        named_compiler(options.cc)
+    if options.portable:
+        expect_library(output)
+    expect_form(output, target, options.cc, options.sign is not None)
+
+
+def _compiled(options: argparse.Namespace, output: Path) -> CompiledModel:
+    """The model; one with open shapes is refused before it is compiled if the file has no room."""
+    if output.suffix in OPEN_FORMS:
+        return compile_model(options)
+    try:
+        return compile_model(options, closed=True)
+    except OpenShapeError as error:
+        raise ValueError(
+            f"'{output}': a model with open shapes is written as {' or '.join(OPEN_FORMS)}; for "
+            f"other files say the shapes, such as {shape_options(error)}"
+        ) from None
 
 
 def _run_portable(

@@ -61,10 +61,14 @@ def describe(error: Exception, code: int, with_traceback: bool = False) -> str:
 
 def _open_shapes(error: OpenShapeError) -> str:
     listed = [f"  {name}: ({', '.join(map(str, dims))})" for name, dims in error.inputs.items()]
-    options = [
-        f"--shape {name}:{','.join(map(str, shape))}" for name, shape in error.example.items()
-    ]
     return "\n".join([
         "the model leaves dimensions of its inputs open:", *listed,
-        f"say which sizes to compile for, such as {' '.join(options)}",
+        f"say which sizes to compile for, such as {shape_options(error)}",
     ])
+
+
+def shape_options(error: OpenShapeError) -> str:
+    """The options that would say the shapes."""
+    return " ".join(
+        f"--shape {name}:{','.join(map(str, shape))}" for name, shape in error.example.items()
+    )

@@ -16,6 +16,8 @@ from sterna.model.images import IMAGENET_MEAN, IMAGENET_STD, SUFFIXES, ImageOpti
 from sterna.relay.random_inputs import random_inputs
 from sterna.support.errors import MissingPackageError
 
+ARRAYS = (".npy", ".npz")
+
 
 def add_inputs(parser: argparse.ArgumentParser) -> None:
     """The options that say what a model is run on."""
@@ -87,6 +89,16 @@ def read_inputs(
     return given
 
 
+def expect_inputs(options: argparse.Namespace) -> None:
+    """Refuse, before long work begins, files of inputs that are not there or of no known form."""
+    for text in options.input:
+        named = text.partition("=")[2]
+        path = Path(named if named and not Path(text).exists() else text)
+        if path.suffix not in ARRAYS and path.suffix.lower() not in SUFFIXES:
+            raise UsageError(f"--input {text}: a file is an .npy, an .npz or a picture")
+        path.stat()
+
+
 def _closed(specs: Sequence[TensorSpec | OpenInput], given: dict[str, Any]) -> list[TensorSpec]:
     """Inputs of known shapes: an open dimension is as in a file that is given, or 1."""
     extents: dict[str, int] = {}
@@ -120,8 +132,6 @@ def _read(
         name = specs[0].name
     if path.suffix == ".npy":
         return {name: load_arrays(path)}
-    if path.suffix.lower() not in SUFFIXES:
-        raise UsageError(f"--input {text}: a file is an .npy, an .npz or a picture")
     if name not in known:
         raise UsageError(f"--input {text}: the model's inputs are {', '.join(known)}")
     (spec,) = _closed([known[name]], {})

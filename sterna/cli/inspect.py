@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
-from sterna.cli.models import add_model, expect_folder, parse_target
+from sterna.cli.models import add_model, expect_file, parse_target
 from sterna.cli.output import progress, show, tell
 from sterna.model import load
 from sterna.model.draw import to_html, to_svg
@@ -52,8 +52,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError("-o goes with --show; --draw FILE names its own file")
     if options.draw and Path(options.draw).suffix not in DRAWINGS:
         raise UsageError(f"--draw '{options.draw}': the name must end in .svg or .html")
-    expect_folder("-o", options.output)
-    expect_folder("--draw", options.draw)
+    expect_file("-o", options.output)
+    expect_file("--draw", options.draw)
     if Path(options.model).suffix in COMPILED:
         return _show_compiled(options)
     level = 3 if options.opt_level is None else options.opt_level

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sterna.cli.commands import COMMANDS
-from sterna.cli.models import expect_folder
+from sterna.cli.models import expect_file
 from sterna.cli.output import add_json, show
 from sterna.support.keys import make_keys
 
@@ -30,7 +30,7 @@ def add_to(commands: "Subparsers") -> None:
 def run(options: argparse.Namespace) -> int:
     """Make the keys and say where they are."""
     secret = Path(options.output)
-    expect_folder("FILE", options.output)
+    expect_file("FILE", options.output)
     public = secret.with_suffix(".pub")
     make_keys(secret, public)
     data = {"secret": str(secret), "public": str(public)}

@@ -11,11 +11,11 @@ import numpy as np
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
-from sterna.cli.inputs import add_inputs, read_inputs
+from sterna.cli.inputs import add_inputs, expect_inputs, read_inputs
 from sterna.cli.micro_layers import count_layers, expect_counter, layers_text, used_of
 from sterna.cli.micro_memory import map_rows, map_svg, map_text
-from sterna.cli.models import add_shapes, expect_folder, model_files, parse_count
-from sterna.cli.output import add_json, progress, show
+from sterna.cli.models import add_shapes, expect_file, expect_folder, model_files, parse_count
+from sterna.cli.output import add_json, progress, show, tell
 from sterna.cli.run import outputs_table, summary
 from sterna.driver.aot_factory import AOTProgram
 from sterna.micro.elf import read_program
@@ -25,16 +25,18 @@ from sterna.micro.platforms.baremetal import can_emulate
 from sterna.micro.platforms.boards import WITH_BOARDS, Board, check_room, find_board
 from sterna.micro.platforms.options import EXAMPLE, PROJECT_TYPES
 from sterna.micro.project import GeneratedProject, TemplateProject
-from sterna.micro.project_api.server import ProjectOption
+from sterna.micro.project_api.server import GENERATE, ProjectOption, check_options
 from sterna.model import compile
 from sterna.model.arguments import TensorSpec
 from sterna.model.bench import differences, largest
 from sterna.model.compile_model import BESIDE, is_tuned
+from sterna.model.import_and_build import expect_straight
 from sterna.model.import_model import Graph, import_model
 from sterna.model.tuned_answers import read_tuned
 from sterna.schedule.config import ANSWERS
 from sterna.support.progress import stage
 from sterna.support.table import lay_out
+from sterna.support.write_aside import write_aside
 
 if TYPE_CHECKING:
     Subparsers = argparse._SubParsersAction[argparse.ArgumentParser]
@@ -119,7 +121,8 @@ def parse_option(text: str) -> tuple[str, str]:
 def run(options: argparse.Namespace) -> int:
     """Compile, generate, build, measure and show it; then flash and run, if that is asked for."""
     expect_folder("-o", options.output)
-    expect_folder("--draw", options.draw)
+    expect_new_project(options.output)
+    expect_file("--draw", options.draw)
     if options.draw and Path(options.draw).suffix != ".svg":
         raise UsageError(f"--draw '{options.draw}': the name must end in .svg")
     if options.and_run and options.project_type != EXAMPLE:
@@ -127,15 +130,18 @@ def run(options: argparse.Namespace) -> int:
     platform, board = find_board(options.board, options.platform)
     if options.layers:
         expect_counter(board, can_emulate() and options.project_type == EXAMPLE)
+    chosen = _chosen(options, platform)
+    expect_inputs(options)
     with tempfile.TemporaryDirectory() as name:
         with progress(options):
             with stage("import the model"):
                 graph = import_model(options.model, dict(options.shape), None,
                                      for_microcontroller=True, fixed=dict(options.fix))
+                expect_straight(graph[0])
             program = _compile(graph, board, options)
             inputs = read_inputs(options, _specs(program), fill=True)
             folder = Path(options.output or Path(name) / "project")
-            project = _generate(options, platform, program, inputs, folder, Path(name))
+            project = _generate(chosen, platform, program, inputs, folder, Path(name))
         try:
             with progress(options):
                 with stage("build the project"):
@@ -146,7 +152,10 @@ def run(options: argparse.Namespace) -> int:
                     data["memory_map"] = map_rows(program.memory_map, program.kernels)
                 if options.draw:
                     drawing = map_svg(program.memory_map, program.kernels, data)
-                    Path(options.draw).write_text(drawing, "utf-8")
+                    write_aside(
+                        Path(options.draw), lambda aside: aside.write_text(drawing, "utf-8")
+                    )
+                    tell(f"wrote {options.draw}")
                 if options.layers:
                     with stage("count the instructions of kernels"):
                         data["layers"] = count_layers(project, program, board, options.seconds)
@@ -184,24 +193,40 @@ def _specs(program: AOTProgram) -> list[TensorSpec]:
     ]
 
 
-def _generate(
-    options: argparse.Namespace, platform: str, program: AOTProgram, inputs: Mapping[str, Any],
-    folder: Path, scratch: Path,
-) -> GeneratedProject:
-    samples = scratch / "inputs.npz"
-    np.savez(samples, **inputs)
+def expect_new_project(folder: str | None) -> None:
+    """Refuse, before long work begins, a folder that holds something."""
+    path = None if folder is None else Path(folder)
+    if path is not None and path.exists() and (not path.is_dir() or any(path.iterdir())):
+        raise UsageError(f"-o '{folder}' exists already; name a new folder")
+
+
+def _chosen(options: argparse.Namespace, platform: str) -> dict[str, Any]:
+    """The options of the project, which its template knows."""
     template = TemplateProject.from_directory(platform)
     try:
-        given = _typed(dict(options.option), template.options)
-        chosen = {"board": options.board, "project_type": options.project_type}
+        chosen = _typed(dict(options.option), template.options)
+        chosen |= {"board": options.board, "project_type": options.project_type}
         if options.goal:
             if not any(option.name == "goal" for option in template.options):
                 raise UsageError(f"--{options.goal}: {platform} has settings of its own for that")
             chosen["goal"] = options.goal
-        if options.project_type == EXAMPLE:
-            chosen["sample_inputs"] = str(samples)
+        check_options(template.options, GENERATE, chosen)
+        return chosen
+    finally:
+        template.close()
+
+
+def _generate(
+    chosen: Mapping[str, Any], platform: str, program: AOTProgram, inputs: Mapping[str, Any],
+    folder: Path, scratch: Path,
+) -> GeneratedProject:
+    samples = scratch / "inputs.npz"
+    np.savez(samples, **inputs)
+    given = {"sample_inputs": str(samples)} if chosen["project_type"] == EXAMPLE else {}
+    template = TemplateProject.from_directory(platform)
+    try:
         with stage("make the project"):
-            return template.generate_project(program, folder, {**given, **chosen})
+            return template.generate_project(program, folder, {**chosen, **given})
     finally:
         template.close()
 

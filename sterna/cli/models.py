@@ -4,6 +4,7 @@ The compiler is loaded when there is something to compile.
 """
 
 import argparse
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -115,8 +116,24 @@ def parse_fixed(text: str) -> tuple[str, Any]:
 
 def expect_folder(option: str, file: str | None) -> None:
     """Refuse, before long work begins, a file that could not be written in the end."""
-    if file is not None and not Path(file).parent.is_dir():
-        raise UsageError(f"{option} '{file}': there is no folder '{Path(file).parent}'")
+    if file is None:
+        return
+    folder = Path(file).parent
+    if not folder.is_dir():
+        raise UsageError(f"{option} '{file}': there is no folder '{folder}'")
+    try:
+        tempfile.TemporaryFile(dir=folder).close()
+    except OSError as error:
+        raise UsageError(
+            f"{option} '{file}': nothing can be written in the folder '{folder}': {error.strerror}"
+        ) from None
+
+
+def expect_file(option: str, file: str | None) -> None:
+    """The same, of what is no folder itself."""
+    expect_folder(option, file)
+    if file is not None and Path(file).is_dir():
+        raise UsageError(f"{option} '{file}' is a folder; name a file")
 
 
 def parse_count(text: str) -> int:
@@ -136,19 +153,23 @@ def parse_target(text: str | None) -> Target:
     return target
 
 
-def compile_model(options: argparse.Namespace) -> CompiledModel:
-    """The model, compiled as the options say, with a bar that shows how far it is."""
+def compile_model(options: argparse.Namespace, closed: bool = False) -> CompiledModel:
+    """The model, compiled as the options say, with a bar that shows how far it is.
+
+    closed: refuse one whose shapes are open, before it is compiled.
+    """
     level = 3 if options.opt_level is None else options.opt_level
     target = parse_target(options.target)
+    compile = models.compile_closed if closed else models.compile
     with progress(options):
-        return models.compile(
+        return compile(
             options.model, target, dict(options.shape), level,
             precision=options.precision or "float32", tuned=options.tuned,
             size=options.size or "fast", fixed=dict(options.fix),
         )
 
 
-def open_model(options: argparse.Namespace) -> CompiledModel:
+def open_model(options: argparse.Namespace, closed: bool = False) -> CompiledModel:
     """The model, compiled for this machine or loaded, ready to run on so many threads."""
     if options.threads is not None:
         set_num_threads(options.threads)
@@ -163,7 +184,7 @@ def open_model(options: argparse.Namespace) -> CompiledModel:
             f"target '{options.target}' is another machine than this; compile for it with "
             "`sterna compile` and run the file there"
         )
-    return compile_model(options)
+    return compile_model(options, closed)
 
 
 def _expect_no_compiling(options: argparse.Namespace) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sterna.cli.commands import COMMANDS
-from sterna.cli.inputs import add_inputs, read_inputs
-from sterna.cli.models import add_model, add_threads, expect_folder, open_model, parse_count
+from sterna.cli.inputs import add_inputs, expect_inputs, read_inputs
+from sterna.cli.models import add_model, add_threads, expect_file, open_model, parse_count
 from sterna.cli.output import progress, short_name, shortened, show, tell
 from sterna.runtime.node_times import MORE_THAN_THREE_TIMES, Bounds, NodeTime, NodeTimes, tell_far
 from sterna.support.progress import stage
@@ -40,8 +40,9 @@ def add_to(commands: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Profile the model; show the table and write the trace."""
-    expect_folder("--trace", options.trace)
-    model = open_model(options)
+    expect_file("--trace", options.trace)
+    expect_inputs(options)
+    model = open_model(options, closed=True)
     inputs = read_inputs(options, model.inputs, fill=True)
     with progress(options), stage("measure the machine and time the operators"):
         times = model.profile(

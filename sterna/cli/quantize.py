@@ -11,7 +11,7 @@ import onnx
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
 from sterna.cli.inputs import add_pictures, parse_range
-from sterna.cli.models import expect_folder, parse_count, parse_shape
+from sterna.cli.models import expect_file, parse_count, parse_shape
 from sterna.cli.output import add_json, file_size, progress, show, tell
 from sterna.cli.sample_folder import SampleFolder
 from sterna.model.arguments import TensorSpec
@@ -90,8 +90,8 @@ def run(options: argparse.Namespace) -> int:
     output = Path(options.output)
     if output.suffix != ".onnx":
         raise UsageError(f"-o '{output}': the name must end in .onnx")
-    expect_folder("-o", options.output)
-    expect_folder("--plot", options.plot)
+    expect_file("-o", options.output)
+    expect_file("--plot", options.plot)
     start = time.perf_counter()
     with progress(options):
         made = quantize(

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sterna.cli.commands import COMMANDS
-from sterna.cli.models import expect_folder, parse_target
+from sterna.cli.models import expect_file, parse_target
 from sterna.cli.output import add_json, file_size, progress, show
 from sterna.support.progress import stage
 from sterna.support.server_program import build_server
@@ -37,7 +37,7 @@ def add_to(commands: "Subparsers") -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Compile the server and tell about it."""
-    expect_folder("-o", options.output)
+    expect_file("-o", options.output)
     output, triple = Path(options.output), machine_of(parse_target(options.target)).triple
     with progress(options), stage("compile the server"):
         build_server(output, triple, options.cc)

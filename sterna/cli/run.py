@@ -9,8 +9,8 @@ import numpy.typing as npt
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UsageError
-from sterna.cli.inputs import add_inputs, read_inputs
-from sterna.cli.models import add_model, add_threads, expect_folder, open_model, parse_count
+from sterna.cli.inputs import add_inputs, expect_inputs, read_inputs
+from sterna.cli.models import add_model, add_threads, expect_file, open_model, parse_count
 from sterna.cli.output import show
 from sterna.support.table import lay_out
 from sterna.support.write_aside import write_aside
@@ -51,7 +51,8 @@ def run(options: argparse.Namespace) -> int:
         raise UsageError(f"-o '{options.output}': the name must end in .npz")
     if (options.labels or options.softmax or options.scores) and not options.top:
         raise UsageError("--labels, --softmax and --scores go with --top")
-    expect_folder("-o", options.output)
+    expect_file("-o", options.output)
+    expect_inputs(options)
     labels = _labels(options.labels)
     model = open_model(options)
     outputs = model.run(read_inputs(options, model.inputs, options.random))

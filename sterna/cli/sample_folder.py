@@ -6,11 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from sterna.cli.failures import UsageError
-from sterna.cli.inputs import load_arrays, load_picture
+from sterna.cli.inputs import ARRAYS, load_arrays, load_picture
 from sterna.model.arguments import TensorSpec
 from sterna.model.images import SUFFIXES
-
-ARRAYS = (".npy", ".npz")
 
 
 class SampleFolder:

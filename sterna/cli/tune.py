@@ -14,18 +14,19 @@ from rich.text import Text
 
 from sterna.cli.commands import COMMANDS
 from sterna.cli.failures import UnsupportedError, UsageError
-from sterna.cli.inputs import add_inputs, read_inputs
-from sterna.cli.models import add_model, add_threads, expect_folder, parse_count, parse_target
+from sterna.cli.inputs import add_inputs, expect_inputs, read_inputs
+from sterna.cli.models import add_model, add_threads, expect_file, parse_count, parse_target
 from sterna.cli.output import progress, show
 from sterna.ir.transform import PassContext
 from sterna.micro.firmware import PER_SECOND, expect_counter, target_of
 from sterna.micro.platforms.boards import Board, find_board
 from sterna.model.arguments import TensorSpec
 from sterna.model.compile_model import BESIDE
-from sterna.model.import_and_build import narrowed
+from sterna.model.import_and_build import expect_straight, narrowed
 from sterna.model.import_model import import_model
 from sterna.support.progress import stage
 from sterna.support.table import count, lay_out, show_seconds
+from sterna.support.write_aside import write_aside
 from sterna.target.here import runs_here
 from sterna.tune import Budget, Outcome, Progress, TuningDatabase, tune
 from sterna.tune.chart import draw_history
@@ -107,8 +108,9 @@ def run(options: argparse.Namespace) -> int:
     if not Path(options.model).name:
         raise ValueError(f"'{options.model}' names no file of a model")
     output = options.output or str(Path(options.model).with_suffix(BESIDE))
-    expect_folder("-o", output)
-    expect_folder("--plot", options.plot)
+    expect_file("-o", output)
+    expect_file("--plot", options.plot)
+    expect_inputs(options)
     board = _board(options)
     target = parse_target(options.target) if board is None else target_of(board)
     device = _device(options)
@@ -123,6 +125,7 @@ def run(options: argparse.Namespace) -> int:
             options.model, dict(options.shape), None, fixed=dict(options.fix),
             for_microcontroller=board is not None,
         )
+        expect_straight(module)
         if options.precision not in (None, "float32"):
             module, params = narrowed(module, params, options.precision, target), {}
     specs = [TensorSpec(i.name, i.shape, i.dtype) for i in network_inputs(module, params)]
@@ -134,7 +137,8 @@ def run(options: argparse.Namespace) -> int:
                      options.threads, device, workers=_workers(options), board=options.board)
     show_time = show_seconds if board is None else _show_instructions
     if options.plot:
-        Path(options.plot).write_text(draw_history(found.history), "utf-8")
+        drawing = draw_history(found.history)
+        write_aside(Path(options.plot), lambda aside: aside.write_text(drawing, "utf-8"))
     data = _data(found, output)
     show(options, data, lambda: _text(found, output, options.plot, show_time))
     return 0

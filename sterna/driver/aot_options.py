@@ -51,7 +51,8 @@ class Options:
         constant_pools: ConstantMemoryPools | None = None,
     ) -> "Options":
         """What an executor and a runtime ask for; combinations that mean nothing are refused."""
-        interface = executor.options.get("interface-api", "packed")
+        plain = runtime.name == "crt" and executor.options.get("unpacked-api")
+        interface = executor.options.get("interface-api", "c" if plain else "packed")
         _check_interface(executor, runtime, target, interface)
         setting = PassContext.current().get_config
         default = WORKSPACE_ALIGNMENT if runtime.name == "crt" else 64

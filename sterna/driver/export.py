@@ -16,6 +16,7 @@ from sterna.support import cross, native, toolchain
 from sterna.support.keys import read_secret_key
 from sterna.support.seal import seal
 from sterna.support.write_aside import write_aside
+from sterna.target import Target
 
 LINK_OPTIONS = ("cc", "cwd", "options")
 LIBRARY_FORMS = frozenset({".so", ".dylib", ".dll"})
@@ -40,13 +41,8 @@ def export_library(
     form but that of libraries.
     """
     path, further = Path(file_name), [Path(p) for p in addons or ()]
-    if fcompile is None and path.suffix not in _WRITERS:
-        raise ValueError(
-            f"cannot export '{path}': the name must end in .so, .tar, .o, .a, .c or .wasm"
-        )
     key = options.pop("sign", None)
-    if key is not None and path.suffix == ".c":
-        raise ValueError(f"cannot sign '{path}': C has no seal; sign what is compiled from it")
+    _expect_name(path, is_signed=key is not None, by_user=fcompile is not None)
     secret = None if key is None else read_secret_key(key)
     with tempfile.TemporaryDirectory(dir=workspace_dir) as name:
         tools = _Tools(_triple(module), options.get("cc"))
@@ -67,6 +63,27 @@ def export_library(
         export = _Export(path, made, more, further, Path(name), options, tools, secret, attach)
         _WRITERS[path.suffix](export)
     return None
+
+
+def expect_form(
+    path: Path, target: Target, cc: str | None = None, is_signed: bool = False
+) -> None:
+    """Refuse, before a model is built for a target, a file that could not be written of it."""
+    _expect_name(path, is_signed)
+    generator = target.kind.code_generator()
+    with tempfile.TemporaryDirectory() as name:
+        tools = _Tools(generator.triple(target), cc)
+        tools.completed(path.suffix, "c" in generator.forms, Path(name))
+
+
+def _expect_name(path: Path, is_signed: bool, by_user: bool = False) -> None:
+    """by_user: a function of the user's writes the file."""
+    if not by_user and path.suffix not in _WRITERS:
+        raise ValueError(
+            f"cannot export '{path}': the name must end in .so, .tar, .o, .a, .c or .wasm"
+        )
+    if is_signed and path.suffix == ".c":
+        raise ValueError(f"cannot sign '{path}': C has no seal; sign what is compiled from it")
 
 
 def _triple(module: Module) -> str:

@@ -38,6 +38,9 @@ from sterna.support.errors import BranchNotCompiled
 # Shapes that are kept, and ways to go on from each value that decides.
 MOST_KEPT = 64
 
+# Files that hold a program for all shapes.
+OPEN_FORMS = (".so", ".tar")
+
 Build = Callable[[Function, bool], Program]
 """Compiles a function; the flag says that it only decides how to go on."""
 
@@ -121,6 +124,11 @@ class OpenModel(CompiledModel):
     def is_symbolic(self) -> bool:
         """Whether one program runs all shapes; why_not_symbolic says what stood against it."""
         return self._symbolic is not None
+
+    @property
+    def takes_any_shape(self) -> bool:
+        """Whether inputs have open dimensions; else choices and loops alone made it open."""
+        return self._any_shape
 
     def cancel_specialising(self) -> None:
         """Compile no more programs for shapes that are called often; those that are stay."""
@@ -256,7 +264,8 @@ class OpenModel(CompiledModel):
 
     def open_shapes(self) -> OpenShapeError:
         """What says how to ask for one specialisation."""
-        listed = {each.name: each.shape or ["?"] for each in self.inputs if not each.is_sequence}
+        listed = {each.name: ["?"] if each.shape is None else each.shape
+                  for each in self.inputs if not each.is_sequence}
         return OpenShapeError(listed)
 
     def export(self, path: str | os.PathLike[str], **options: Any) -> None:
@@ -266,10 +275,10 @@ class OpenModel(CompiledModel):
         """
         if self._symbolic is None:
             raise self.open_shapes()
-        if Path(path).suffix not in (".so", ".tar"):
+        if Path(path).suffix not in OPEN_FORMS:
             raise ValueError(
-                f"'{path}': a model with open shapes is written as .so or .tar; for other files "
-                "say the shapes"
+                f"'{path}': a model with open shapes is written as {' or '.join(OPEN_FORMS)}; for "
+                "other files say the shapes"
             )
         self._symbolic.module.export_library(path, **options)
 

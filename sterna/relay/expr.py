@@ -246,6 +246,8 @@ class Function(RelayExpr):
 
     def __post_init__(self) -> None:
         self.params = tuple(self.params)
+        if isinstance(self.body, TupleWrapper):
+            self.body = self.body.tuple_value
         self.type_params = tuple(self.type_params or ())
         self.attrs = dict(self.attrs or {})
         self.span = None

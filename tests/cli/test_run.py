@@ -109,6 +109,7 @@ def test_pictures_need_pillow(
     sterna: Sterna, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "PIL", None)
+    (folder / "tern.png").write_bytes(b"")
     done = sterna("run", "dense.onnx", "-i", "tern.png")
     assert done.status == 5 and "pip install pillow" in done.err
 

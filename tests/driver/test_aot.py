@@ -229,6 +229,13 @@ int main(void) {
     np.testing.assert_allclose(np.array(done.stdout.split(), "float32"), want, rtol=1e-6)
 
 
+def test_plain_addresses_have_a_header_unless_it_is_said_otherwise() -> None:
+    mod, params, _ = keywords()
+    built = relay.build(mod, target="c", params=params, runtime=Runtime("crt"),
+                        executor=Executor("aot", {"unpacked-api": True}))
+    assert "struct tvmgen_default_inputs" in built.get_c_header()
+
+
 def test_a_packed_interface_without_a_runtime() -> None:
     mod, params, x = keywords()
     want = by_graph(mod, {"data": x}, params=params)

@@ -332,7 +332,7 @@ mod = tvm.IRModule.from_expr(relay.nn.softmax(relay.nn.batch_flatten(relay.nn.co
 with tvm.transform.PassContext(opt_level=3):
     lib = relay.build(
         mod, target=tvm.target.Target("c -keys=arm_cpu -mcpu=cortex-m4"),
-        executor=relay.backend.Executor("aot", {"unpacked-api": True, "interface-api": "c"}),
+        executor=relay.backend.Executor("aot", {"unpacked-api": True}),
         runtime=relay.backend.Runtime("crt"))
 folder = Path(tempfile.mkdtemp())
 export_model_library_format(lib, folder / "model.tar")

@@ -20,9 +20,8 @@ AXES = [
 
 def evaluate(build: Callable[..., Any], data: Array, **attrs: Any) -> Any:
     x = relay.var("x", shape=data.shape, dtype=str(data.dtype))
-    made = build(x, **attrs)
-    body = made.tuple_value if isinstance(made, relay.TupleWrapper) else made
-    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function((x,), body)))
+    function = relay.Function((x,), build(x, **attrs))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(function))
     return interpret(mod["main"], data)
 
 
