@@ -19,7 +19,7 @@ BUDGET = {
     "cli": 2970,
     "codegen": 13710,
     "contrib": 1810,
-    "driver": 3180,
+    "driver": 3200,
     "exec": 200,
     "frontend": 20820,
     "ir": 3700,

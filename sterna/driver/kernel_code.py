@@ -1,8 +1,9 @@
 """The kernels of a graph as code: each by itself, or all together, as their code generator can."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from types import MappingProxyType
 
 from sterna.codegen.code import Code
 from sterna.codegen.device import LaunchedKernel
@@ -14,7 +15,7 @@ from sterna.support.progress import stage
 from sterna.support.recursion import deep_recursion
 from sterna.target import Target, is_gpu
 from sterna.target.code_generator import KernelCodeGenerator
-from sterna.tir.stmt import PrimFunc
+from sterna.tir.stmt import COMPUTES, PrimFunc
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,9 +70,13 @@ class Kernels:
 
 
 def make_kernels(
-    functions: dict[str, Function], target: Target, packed: bool, shares: Mapping[str, Pairs]
+    functions: dict[str, Function], target: Target, packed: bool, shares: Mapping[str, Pairs],
+    sources: Mapping[str, Sequence[str]] = MappingProxyType({}),
 ) -> Kernels:
-    """The kernels of a graph, compiled as far as each is by itself."""
+    """The kernels of a graph, compiled as far as each is by itself.
+
+    sources: the nodes of the model that each computes, for code that people read.
+    """
     asked = KernelSet(functions, target, packed, shares)
     if isinstance(target.kind.code_generator(), KernelCodeGenerator):
         refused: dict[str, str] = {}
@@ -86,7 +91,11 @@ def make_kernels(
             at.begin(name)
             pairs = shares.get(name, ())
             found, notes[name] = annotated_functions(name, function, target, packed, pairs)
-            loops += found
+            told = {COMPUTES: sources.get(name, ())}
+            loops += [
+                each if each.attrs.get("packed") else replace(each, attrs={**each.attrs, **told})
+                for each in found
+            ]
             at.end(name)
     return Kernels(asked, notes, {}, loops, {})
 

@@ -198,7 +198,7 @@ class _Maker:
         places = tuple(place for place, buffer in enumerate(every) if buffer in written)
         attrs = {
             "declared": declared, "noalias": False, "written": places,
-            "sources": _sources_by_kernel(graph),
+            "sources": sources_by_kernel(graph),
         }
         function = PrimFunc(name, tuple(b.data for b in every), every, body, attrs)
         given = [(n, 0) for n in graph.inputs if graph.nodes[n].name not in graph.params]
@@ -270,7 +270,7 @@ def _element(buffer: Buffer, index: int) -> Expr:
     return Call(HANDLE, "address_of", (BufferLoad(buffer, (build.const(index),)),))
 
 
-def _sources_by_kernel(graph: Graph) -> dict[str, tuple[str, ...]]:
+def sources_by_kernel(graph: Graph) -> dict[str, tuple[str, ...]]:
     """The nodes of the model that each kernel computes."""
     found: dict[str, tuple[str, ...]] = {}
     for node in graph.nodes:

@@ -57,6 +57,8 @@ STAYS_ROLLED = "stays_rolled"
 CLIPPED = "clipped"
 # An annotation of loops whose iterations load for the next one, where compilers shall leave it.
 LOADS_AHEAD = "loads_ahead"
+# An attribute of functions: the nodes of a model that a kernel computes, for code that people read.
+COMPUTES = "computes"
 # An attribute of a function that several layers call, which compilers shall not copy into its
 # callers: by the places of parameters that are numbers, how small and how large these are.
 SHARED = "shared"

@@ -24,7 +24,7 @@ from sterna.codegen.symbols import LIBRARY_CONTEXT, LIBRARY_TABLE
 from sterna.ir import expr as E
 from sterna.ir.node import Node, post_order
 from sterna.tir.passes.expand_tiles import expand_tiles
-from sterna.tir.stmt import PrimFunc
+from sterna.tir.stmt import COMPUTES, PrimFunc
 
 _MATH = "#include <math.h>"
 
@@ -99,10 +99,9 @@ def generate(
         written = [expand_tiles(func) for func in part.functions if not func.attrs.get("external")]
         sources = {name: nodes for func in part.functions
                    for name, nodes in func.attrs.get("sources", {}).items()}
-        parts += [
-            _computes(sources.get(func.name, ())) + _define(state, func, known_as(func) in called)
-            for func in written
-        ]
+        for func in written:
+            nodes = sources.get(func.name, func.attrs.get(COMPUTES, ()))
+            parts.append(_computes(nodes) + _define(state, func, known_as(func) in called))
         prototypes += [_prototype(state, f) for f in part.functions if known_as(f) in called]
         shared.aligned |= state.aligned
     sections = [f"/* {_comment(module_name)}: made by Sterna. */"]
