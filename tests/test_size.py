@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1120,
     "micro": 3600,
     "model": 3780,
-    "op": 29550,
+    "op": 29610,
     "quantization": 2230,
     "relay": 12090,
     "rpc": 5090,

@@ -5,6 +5,8 @@ of dot products collect it in the lanes of vectors; where they are columns, a fe
 at a time are added to many columns, whose sums stay in the first cache.
 """
 
+import math
+
 from sterna.schedule.choose import choose, near
 from sterna.schedule.default import vectorize_result
 from sterna.schedule.kernel import Kernel, Processor
@@ -28,7 +30,12 @@ def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -
     rows, columns = _dot_tile(kernel.processor, made, row)
     *outer, innermost = _tiles(out, made, row, rows, columns)
     alone = row == made.columns  # all loops are over columns then
-    shared = _share(kernel, made, [*outer, innermost] if alone else outer)
+    if made.has_open_columns and math.prod(made.sizes[:-1]) > 1:
+        # the guard of the last columns is peeled off a loop over columns alone
+        _share(kernel, made, outer)
+        shared = innermost
+    else:
+        shared = _share(kernel, made, [*outer, innermost] if alone else outer)
     lanes = kernel.processor.lanes(made.dtype)
     _, lane = schedule[tile].split(op.reduce_axis[0], factor=lanes)
     partial = schedule[schedule.rfactor(tile, lane, factor_axis=len(op.axis))]

@@ -59,8 +59,10 @@ class FreeOperand:
 
 def free_operand(made: SumOfProducts, row: int) -> FreeOperand | None:
     """The operand of a product that could be packed while it runs; None if there is none."""
-    whole = made.dtype.is_float and len(made.steps) == 1 and None not in made.extents
+    whole = made.dtype.is_float and len(made.steps) == 1 and None not in made.extents[:-1]
     if not whole or made.steps[0] is None or made.block is not None or made.chunk_roles:
+        return None
+    if made.has_open_columns and row != made.columns:
         return None
     if made.products == 0:
         return None
@@ -78,6 +80,9 @@ def _operand(access: Access, made: SumOfProducts, row: int) -> FreeOperand | Non
     last = [build.int_value(extent) for extent in access.tensor.shape[-2:]]
     pitch = access.pitches.get(made.columns)
     rows = 1 if row == made.columns else made.sizes[row]
+    if made.has_open_columns:  # of one row, which is a line of dot products
+        across = access.beside == 0 and last == [None, depth] and pitch == depth * item
+        return FreeOperand(access, True, rows) if across else None
     if access.beside == 0 and last == [columns, depth] and pitch == depth * item:
         return FreeOperand(access, True, rows)
     if columns == 1 and last == [depth, 1]:  # a column is a row that lies upright

@@ -140,6 +140,11 @@ class SumOfProducts:
         ]
         return max(free, key=lambda place: (min(sizes[place], 4), place), default=last)
 
+    @property
+    def has_open_columns(self) -> bool:
+        """Whether only the run knows how many columns there are."""
+        return self.extents[-1] is None
+
     def pitch(self, axis: int) -> int:
         """The bytes between neighbours along an axis in the first operand that it indexes; or 0."""
         found = [access.pitches[axis] for access in self.accesses if axis in access.pitches]

@@ -69,3 +69,37 @@ def test_threads_share_the_columns_of_one_row(way: str, batch: tuple[int, ...]) 
     with PassContext(opt_level=3, config={ANSWERS: {"free operand": way}}):
         made = relay.build(sterna.IRModule.from_expr(func), target="llvm -num-cores=8")
     assert "parallel" in made.get_lib().get_source("ll")
+
+
+@pytest.mark.parametrize("heads", [1, 3])
+@pytest.mark.parametrize("depth", [8, 20, 32])
+def test_a_row_times_any_number_of_columns(heads: int, depth: int) -> None:
+    """A decoder's query reads its keys as they lie, however many there are."""
+    keys = relay.Any("keys")
+    a = relay.var("a", shape=(heads, 1, depth))
+    b = relay.var("b", shape=(heads, keys, depth))
+    turned = relay.transpose(b, (0, 2, 1))
+    made = relay.nn.relu(relay.nn.batch_matmul(a, turned, transpose_b=False))
+    module = sterna.IRModule.from_expr(relay.Function((a, b), made))
+    run_it = sterna.compile(module)
+    rng = np.random.default_rng(depth)
+    for count in (1, 7, 8, 9, 31, 64, 77):
+        given = rng.standard_normal((heads, 1, depth)).astype("float32")
+        held = rng.standard_normal((heads, count, depth)).astype("float32")
+        want = np.maximum(given @ held.swapaxes(-1, -2), 0)
+        got = np.asarray(run_it(a=given, b=held))
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4, err_msg=str(count))
+
+
+def test_a_transposition_becomes_part_of_the_product() -> None:
+    """Of the last two axes; one that also moves others is left."""
+    for axes, left in (((0, 1, 3, 2), 0), ((0, 2, 3, 1), 1)):
+        a, b = relay.var("a", shape=(2, 4, 1, 16)), relay.var("b", shape=(2, 4, 5, 16))
+        turned = relay.transpose(b, axes)
+        if left:
+            a = relay.var("a", shape=(2, 5, 1, 16))
+        made = relay.nn.batch_matmul(a, turned, transpose_b=False)
+        module = sterna.IRModule.from_expr(relay.Function((a, b), made))
+        with sterna.target.Target("llvm -mcpu=native"), PassContext(opt_level=3):
+            text = str(relay.optimize(module, "llvm -mcpu=native")[0])
+        assert text.count("transpose(") == left, text

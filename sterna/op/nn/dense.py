@@ -21,6 +21,7 @@ from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
+from sterna.op.nn._transposed_operand import as_it_lies
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -371,7 +372,7 @@ register(OpRecord(
         describe=_contraction, implement=implement_bytes, parallel=_PARALLEL, rounds_data=True),
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
-        or as_attention(*call) or in_float32("nn.batch_matmul", *call)
+        or as_attention(*call) or as_it_lies(*call) or in_float32("nn.batch_matmul", *call)
         or with_whole_columns("nn.batch_matmul", *call)
     ),
     cases=[
