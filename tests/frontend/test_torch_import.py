@@ -177,10 +177,10 @@ def test_everything_unknown_is_listed_with_its_line() -> None:
 def test_shapes_that_data_decides_are_refused_by_name() -> None:
     class Chosen(nn.Module):
         def forward(self, x: Any) -> Any:
-            return x[x > 0]
+            return x[x[:, 0] > 0, torch.tensor([1])]
 
     with pytest.raises(NotImplementedError, match=r"aten\.index.*data decides"):
-        imported(Chosen(), (torch.randn(4),))
+        imported(Chosen(), (torch.randn(4, 3),))
 
 
 def test_a_module_needs_example_inputs() -> None:

@@ -1,5 +1,6 @@
 """Changes of bytes: what transmission, disks and ill will do to a file or a message."""
 
+import copy
 import json
 import math
 import random
@@ -73,7 +74,7 @@ def mutate_json(text: str, rng: random.Random) -> str:
         elif kind == 1:
             home.append(home[key])
         else:
-            home[key] = rng.choice(JUNK)
+            home[key] = copy.deepcopy(rng.choice(JUNK))  # a later change is not of the list above
     if rng.random() < 0.01:
         return "[" * 100_000
     return json.dumps(tree[0])
