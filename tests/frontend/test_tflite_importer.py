@@ -237,6 +237,13 @@ def test_broken_files_are_refused(data: bytes, message: str) -> None:
         from_tflite(data)
 
 
+def test_a_broken_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "broken.tflite"
+    path.write_bytes(b"no model at all")
+    with pytest.raises(ValueError, match=r"broken\.tflite': these bytes are no flatbuffer"):
+        from_tflite(path)
+
+
 def test_a_file_that_shares_its_parts_without_end_is_refused() -> None:
     """A vector of offsets that all lead to one graph of many tensors."""
     graphs: list[Any] = [{0: [{3: "x"}] * 200}, *[{}] * 2000]

@@ -74,7 +74,7 @@ def from_tflite(
     freeze_params: whether weights become constants; if not they are parameters and come back.
     """
     given = Inputs(shape_dict, dtype_dict or {}, "shape_dict")
-    loaded = read_model(bytes_of(model))
+    loaded = _read(model)
     with limited_folding() as room:
         return Importer(
             loaded, given, rounding, signature, freeze_params, room, op_converter or {}
@@ -83,12 +83,23 @@ def from_tflite(
 
 def load(model: Source, options: ImportOptions) -> Graph:
     """A model's graph as the function main of a module, and its weights."""
-    loaded = read_model(bytes_of(model))
+    loaded = _read(model)
     with limited_folding() as room:
         return Importer(
             loaded, options.inputs(), TFLM if options.for_microcontroller else XNNPACK, None,
             options.freeze_params, room, {},
         ).run()
+
+
+def _read(model: Source) -> TFLiteModel:
+    """A model; what is wrong with a file is said with its name."""
+    data = bytes_of(model)
+    try:
+        return read_model(data)
+    except ValueError as error:
+        if isinstance(model, str | os.PathLike):
+            raise ValueError(f"'{os.fspath(model)}': {error}") from None
+        raise
 
 
 def bytes_of(model: Source) -> bytes | memoryview:
