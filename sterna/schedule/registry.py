@@ -20,10 +20,14 @@ Before that, a function for whole kernels may write a kernel's statements itself
 import inspect
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
+from typing import TypeVar
 
 from sterna.schedule.kernel import Kernel, ScheduleTarget
 from sterna.te import Tensor
 
+K = TypeVar("K")
+V = TypeVar("V")
 ScheduleFunction = Callable[[Kernel], None]
 WholeKernel = Callable[[Sequence[Tensor], ScheduleTarget, Container[Tensor]], Tensor | None]
 """The statements that make a kernel's results, or None; the last are operands that no kernel
@@ -56,34 +60,28 @@ class FoundSchedule:
 def schedule_for(operator: str, key: str) -> Callable[[ScheduleFunction], ScheduleFunction]:
     """Registers how kernels of an operator run on targets that have a key."""
 
-    def add(schedule: ScheduleFunction) -> ScheduleFunction:
-        if _of_operators.setdefault((operator, key), schedule) is not schedule:
-            raise ValueError(f"two schedules are registered for {operator} and the key '{key}'")
-        return schedule
-
-    return add
+    what = f"schedules are registered for {operator} and the key '{key}'"
+    return partial(_add, _of_operators, (operator, key), what)
 
 
 def generic_schedule(key: str) -> Callable[[ScheduleFunction], ScheduleFunction]:
     """Registers how other kernels run on targets that have a key."""
 
-    def add(schedule: ScheduleFunction) -> ScheduleFunction:
-        if _generic.setdefault(key, schedule) is not schedule:
-            raise ValueError(f"two generic schedules are registered for the key '{key}'")
-        return schedule
-
-    return add
+    return partial(_add, _generic, key, f"generic schedules are registered for the key '{key}'")
 
 
 def whole_kernel(key: str) -> Callable[[WholeKernel], WholeKernel]:
     """Registers what writes the statements of kernels on targets that have a key."""
 
-    def add(write: WholeKernel) -> WholeKernel:
-        if _whole.setdefault(key, write) is not write:
-            raise ValueError(f"two functions are registered for whole kernels of the key '{key}'")
-        return write
+    what = f"functions are registered for whole kernels of the key '{key}'"
+    return partial(_add, _whole, key, what)
 
-    return add
+
+def _add(table: dict[K, V], key: K, what: str, value: V) -> V:
+    """Enters a value once; what: how two of them are spoken of."""
+    if table.setdefault(key, value) is not value:
+        raise ValueError(f"two {what}")
+    return value
 
 
 def find_whole_kernel(keys: Sequence[str]) -> WholeKernel | None:
