@@ -15,8 +15,8 @@ An operator says what is computed; this room says how. A kernel is made in these
    Others write statements of their own (`*_kernel.py`, on the base in statement_kernel.py), with
    the epilogue in registers (epilogue.py).
 4. **Schedule.** registry.py finds the schedule of the kernel's anchor by the keys of the target;
-   direct_conv.py, depthwise_conv.py, gemm.py, blocked_gemm.py, conv_chain.py, split_k.py,
-   attention.py, default.py (elementwise, reductions; moved_elements.py, loops.py,
+   direct_conv.py, depthwise_conv.py, gemm.py and packed_rows.py, blocked_gemm.py, conv_chain.py,
+   split_k.py, attention.py, default.py (elementwise, reductions; moved_elements.py, loops.py,
    axes_in_order.py and row_stages.py beside it), rows_in_cache.py (softmax,
    norms) and pool_windows.py place loops around a micro-kernel: register tiles, bands that stay
    in a cache, shares for threads, prefetches.

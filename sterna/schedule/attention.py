@@ -5,13 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sterna.schedule.choose import choose
+from sterna.schedule.cost import PAGE_BYTES
 from sterna.schedule.default import (
     hold_in_registers,
     reduce_by_vectors,
     schedule_default,
     vectors_at_once,
 )
-from sterna.schedule.gemm import PAGE_BYTES, UNROLLED_STEPS, most_rows
+from sterna.schedule.gemm import UNROLLED_STEPS, most_rows
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import extent_of, extents_of
 from sterna.schedule.register_tile import rows_that_fit, step_cycles

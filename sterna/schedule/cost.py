@@ -35,6 +35,13 @@ RAGGED = 2.0
 DOTS = 1.6
 # Cycles in which a vector of bytes is packed, of as many as sums have lanes.
 PACKED = 2.0
+# Cycles in which a vector of rows is packed, and how much longer one takes, each time it is read,
+# that lies apart from the other rows of its tile: in the second cache, and from behind it or where
+# rows lie whole pages apart and share the places of a set.
+PACKED_ROWS, NEAR_APART, FAR_APART = 2.3, 0.03, 0.15
+PAGE_BYTES = 4096
+# Numbers of rows that are copied at most: memory grows by as much.
+MOST_PACKED = 1 << 23
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
 # words.
 BY_WORDS = 5
@@ -81,8 +88,32 @@ def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> 
         most = processor.l2_bytes if large and made.taps > 1 else data
     if data > most:  # it comes again for every column
         again = made.matrices if made.is_matrix else made.batch
-        cycles += again * data * (tiles - 1) / STREAMED / processor.threads
+        coming = again * data * (tiles - 1) / STREAMED / processor.threads
+        cycles += min(coming, _packed_instead(made, processor)) if made.is_matrix else coming
     return cycles
+
+
+def _packed_instead(made: Contraction, processor: Processor) -> float:
+    """What it takes to pack rows, which then come as fast as they are used; else infinite."""
+    elements = made.matrices * made.rows * made.depth
+    if processor.steps_together(made.out, made.depth) == 1 or elements > MOST_PACKED:
+        return math.inf
+    return packed_rows_cycles(elements, processor)
+
+
+def rows_apart_cycles(
+    elements: int, columns: int, pitch: int, processor: Processor
+) -> float:
+    """How much longer it takes to read so many numbers of rows as they lie, by columns of tiles."""
+    is_far = elements * FLOAT32.bytes > processor.l2_bytes // 2 or pitch % PAGE_BYTES == 0
+    apart = FAR_APART if is_far else NEAR_APART
+    return apart * columns * elements / processor.lanes(FLOAT32) / processor.threads
+
+
+def packed_rows_cycles(elements: int, processor: Processor) -> float:
+    """What it takes to copy so many numbers in the order in which tiles read them."""
+    cycles = PACKED_ROWS * elements / processor.lanes(FLOAT32) / processor.threads
+    return cycles + regions(1, processor)
 
 
 def tiled_cycles(made: Contraction, processor: Processor) -> float:
@@ -129,14 +160,20 @@ def operand_cycles(made: Contraction, processor: Processor, is_packed: bool) -> 
     return cycles / processor.threads
 
 
-def blocked_cycles(made: Contraction, depth: int, processor: Processor) -> float:
-    """The same in blocks of so many elements of the sum, which stay in the cache.
+def blocked_cycles(
+    made: Contraction, depth: int, width: int, processor: Processor
+) -> float:
+    """The same in tiles of a width, in blocks of so many steps of the sum that stay in the cache.
 
-    What they add to the sums is loaded and stored.
+    What they add to the sums is loaded and stored, and rows are read as they lie.
     """
     vectors = made.pixels * made.outputs / processor.lanes(FLOAT32)
     collected = 2 * vectors * (made.depth // depth) / processor.threads
-    return direct_cycles(made, processor) + collected
+    cycles = direct_cycles(made, processor) + collected
+    if processor.steps_together(made.out, made.depth) > 1:
+        elements, pitch = made.matrices * made.rows * made.depth, made.depth * made.data.bytes
+        cycles += rows_apart_cycles(elements, made.outputs // width, pitch, processor)
+    return cycles
 
 
 def split_sum_cycles(made: Contraction, parts: int, processor: Processor) -> float:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from sterna.schedule.choose import choose, near
 from sterna.schedule.chunked_sum_stages import add_chunks, note_sums, sums_of
+from sterna.schedule.cost import PAGE_BYTES
 from sterna.schedule.default import (
     functions_of,
     hold_in_registers,
@@ -22,6 +23,7 @@ from sterna.schedule.few_rows import schedule_dots, schedule_streamed
 from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import extents_of, outer_loops
+from sterna.schedule.packed_rows import with_packed_rows
 from sterna.schedule.panels import pack_panel, tiles_of_panel
 from sterna.schedule.register_tile import (
     MOST_ROWS,
@@ -43,7 +45,7 @@ PIECES = 16
 UNROLLED_STEPS = 4
 # When numbers for the next steps of a sum are loaded: while these are computed, or behind them.
 AHEAD, IN_TURN = "ahead", "in turn"
-PAGE_BYTES, PLACES_IN_A_SET = 4096, 8
+PLACES_IN_A_SET = 8
 # The axis of lines in images with channels first, cycles in which a product is added, and how much
 # longer products take with lines that lie apart.
 LINE, WAITS, APART = 2, 4, 1.3
@@ -121,7 +123,8 @@ def _sum_of_tile(
         row = plan.row + len(op.reduce_axis)
         return products, tile_sum(schedule, products, made, Plan(row, plan.tile))
     if not made.is_dot:
-        return tile, tile_sum(schedule, tile, made, plan)
+        rows_packed = with_packed_rows(kernel, tile, made, plan.row, plan.tile)
+        return tile, tile_sum(schedule, tile, rows_packed, plan)
     lanes = dot_lanes(plan.tile.columns, kernel.processor)
     steps = list(op.reduce_axis)
     return tile, add_by_dots(schedule[tile], made, steps, rows, lanes, plan.tile.together)

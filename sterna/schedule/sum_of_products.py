@@ -90,6 +90,12 @@ class SumOfProducts:
         """How many products there are; an unknown extent counts as many."""
         return math.prod(self.sizes) * math.prod(self.depths)
 
+    def elements_of(self, access: Access) -> int:
+        """How many numbers an operand has whose indices are axes themselves."""
+        assert access.order is not None
+        sizes = [*self.sizes, *self.depths]
+        return math.prod(sizes[axis] for axis in access.order)
+
     @property
     def columns(self) -> int:
         """The place of the last axis of the result, which runs as vectors."""

@@ -22,7 +22,9 @@ class BlockedGemm(Direct):
             return None
         assert how.width is not None
         blocks = offered_blocks(made.rows, made.depth, made.outputs, how.width, made.out, processor)
-        return None if blocks is None else blocked_cycles(made, max(blocks.depths), processor)
+        if blocks is None:
+            return None
+        return blocked_cycles(made, max(blocks.depths), how.width, processor)
 
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         how = Expression.of(plan)
