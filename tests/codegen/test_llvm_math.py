@@ -1,12 +1,15 @@
 """Mathematical functions: errors in units of the last place, and their values at the edges."""
 
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
+import sterna
+from sterna import te
 from sterna.codegen.llvm.machine import LLVMOptions
 from sterna.ir.build import call_intrinsic
 from sterna.target import Target
@@ -115,6 +118,19 @@ def test_one_plus_erf(lanes: int) -> None:
         np.testing.assert_array_equal(np.isnan(got), np.isnan(x))
         assert np.nanmax(np.abs(got - wanted)) < 3e-7
         assert set(got[x >= 4]) == {2.0} and set(got[x <= -4]) == {0.0}
+
+
+@pytest.mark.parametrize("cpu", ["neoverse-n1", "cortex-a72"])
+def test_numbers_of_long_polynomials_lie_in_lanes(cpu: str) -> None:
+    """Multiply-adds take them from there; in a loop none is made again of an integer register."""
+    x = te.placeholder((64,), "float32", "x")
+    y = te.compute((64,), lambda i: 1.0 + te.erf(x[i]))
+    schedule = te.create_schedule(y.op)
+    schedule[y].vectorize(schedule[y].split(y.op.axis[0], factor=4)[1])
+    target = f"llvm -mtriple=aarch64-linux-gnu -mcpu={cpu}"
+    text = sterna.build(schedule, [x, y], target=target).get_source("asm")
+    assert len(re.findall(r"fmla\s+v\d+\.4s, v\d+\.4s, v\d+\.s\[", text)) >= 12
+    assert not re.findall(r"dup\s+v\d+\.4s, w", text)
 
 
 @pytest.mark.parametrize("options", PROCESSORS, ids=lambda options: options.cpu)

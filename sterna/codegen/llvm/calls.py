@@ -1,10 +1,10 @@
 """Intrinsics: LLVM for the functions that a Call may name. Meaning: sterna/tir/intrinsics.py."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from sterna.codegen.llvm import convert, math, small_floats
 from sterna.codegen.llvm.dot import Dot
-from sterna.codegen.llvm.emitter import COLD, INLINE
+from sterna.codegen.llvm.emitter import COLD, INLINE, ModuleWriter
 from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
 from sterna.codegen.llvm.narrow import adds_to_round, round_and_move
@@ -20,7 +20,7 @@ from sterna.codegen.llvm.types import (
     vector_type,
 )
 from sterna.codegen.llvm.word_pairs import WordPairs
-from sterna.ir.expr import Call, Cast, Expr, StringImm, Var
+from sterna.ir.expr import Call, Cast, Expr, FloatImm, IntImm, StringImm, Var
 from sterna.ir.node import Node, post_order
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
@@ -39,6 +39,11 @@ class CallEmitter(MemoryEmitter):
 
     data_slots: dict[int, str]
     """Where the address of a checked array lies, by the identity of its tensor's variable."""
+
+    def __init__(self, module: ModuleWriter) -> None:
+        super().__init__(module)
+        self.hidden: dict[tuple[float, ...], tuple[str, DataType]] = {}
+        """Registers in whose lanes constants of a mathematical function lie, by all of these."""
 
     def _call(self, expr: Call) -> str:
         other = lower_call(expr, math.IMPLEMENTED)
@@ -278,6 +283,7 @@ class CallEmitter(MemoryEmitter):
             return emitter.scalarized(signature, text, expr)
         estimate = self.module.options.instructions.reciprocal_estimate
         body = math.expand(expr.op, params, estimate.bits if estimate else 0)
+        emitter._hide_constants(body)
         emitter.writer.emit(f"ret {kind} {emitter.expr(body)}")
         return emitter.writer.text(signature)
 
@@ -324,6 +330,40 @@ class CallEmitter(MemoryEmitter):
         if lanes == whole.lanes:
             return result
         return self.shuffle(whole, result, None, list(range(lanes)))
+
+    def _hide_constants(self, body: Expr) -> None:
+        """Constants of which several lie in a register, where multiply-adds take a lane of it.
+
+        LLVM may not see them: it would give each a whole register, again and again in a loop.
+        """
+        instructions = self.module.options.instructions
+        if not instructions.provides("by_element_fma"):
+            return
+
+        def hide(node: Node) -> None:
+            if not isinstance(node, Call) or node.op != "one_of":
+                return
+            numbers, width = node.args[:-1], instructions.vector_registers.bits // node.dtype.bits
+            key = _values_of(numbers)
+            if not len(numbers) <= width <= node.dtype.lanes or key in self.hidden:
+                return
+            filled = [*numbers, *[numbers[-1]] * (width - len(numbers))]
+            kind = value_type(node.dtype.with_lanes(width))
+            listed = ", ".join(map(self.typed, filled))
+            self.hidden[key] = self.writer.value(
+                f'call {kind} asm "", "=w,0"({kind} <{listed}>)'
+            ), node.dtype.with_lanes(width)
+
+        post_order(body, hide)
+
+    def _one_of(self, expr: Call) -> str:
+        """A constant, or the lane of a register in which it lies."""
+        *numbers, place = expr.args
+        assert isinstance(place, IntImm)
+        lanes, held = expr.dtype.lanes, self.hidden.get(_values_of(numbers))
+        if held is None:
+            return self.splat(expr.dtype, self.expr(numbers[place.value]), lanes)
+        return self.shuffle(held[1], held[0], None, [place.value] * lanes)
 
     def _table(self, expr: Call) -> str:
         """A word of one of the tables of math.py."""
@@ -506,11 +546,15 @@ def is_harmless(expr: Expr) -> bool:
 _DIVISIONS = {"FloorDiv", "FloorMod", "TruncDiv", "TruncMod"}
 _CHEAP = {"likely", "bitwise_and", "bitwise_or", "bitwise_xor", "reinterpret", "abs"}
 
+def _values_of(numbers: Sequence[Expr]) -> tuple[float, ...]:
+    return tuple(number.value for number in numbers if isinstance(number, FloatImm))
+
+
 _CALLS: dict[str, Callable[[CallEmitter, Call], str]] = {
     "if_then_else": lambda emitter, expr: emitter._if_then_else(expr),
     "likely": CallEmitter._likely, "exact": CallEmitter._exact,
     "any_lane": CallEmitter._any_lane, "table": CallEmitter._table,
-    "inverse_estimate": CallEmitter._inverse_estimate,
+    "inverse_estimate": CallEmitter._inverse_estimate, "one_of": CallEmitter._one_of,
     "shift_right": CallEmitter._shift_right, "bitwise_not": CallEmitter._bitwise_not,
     "popcount": CallEmitter._count_bits, "clz": CallEmitter._count_bits,
     "fmod": CallEmitter._math,

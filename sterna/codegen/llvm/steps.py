@@ -74,6 +74,12 @@ def inverse_estimate(value: Expr) -> Expr:
     return Call(value.dtype, "inverse_estimate", (value,))
 
 
+def one_of(numbers: tuple[float, ...], place: int, like_this: Expr) -> Expr:
+    """A constant of some that lie in the lanes of one register; only code generators know it."""
+    listed = (build.const(number, like_this.dtype.element) for number in numbers)
+    return Call(like_this.dtype, "one_of", (*listed, build.const(place)))
+
+
 def table(name: str, index: Expr) -> Expr:
     """A 64-bit word of a constant table; only code generators know this one."""
     return Call(like("uint64", index), "table", (StringImm(name), index))
@@ -108,7 +114,8 @@ def polynomial_by_fours(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     """Paterson and Stockmeyer's scheme: sums of four terms, joined by Horner's rule in x**4.
 
     A fused multiply-add that overwrites its addend costs Horner's rule a move for each coefficient;
-    here it is one of four that is added to, and few steps wait for others.
+    here it is one of four that is added to, and few steps wait for others. The four lie in one
+    register where multiply-adds take a lane: all numbers of a long polynomial stay in registers.
     """
     steps = Steps()
     square = steps(x * x)
@@ -116,7 +123,8 @@ def polynomial_by_fours(x: Expr, coefficients: tuple[float, ...]) -> Expr:
     fourth = steps(square * square)
     result: Expr | None = None
     for first in reversed(range(0, len(coefficients), 4)):
-        lowest, *others = (constant(number, x) for number in coefficients[first : first + 4])
+        four = coefficients[first : first + 4]
+        lowest, *others = (one_of(four, place, x) for place in range(len(four)))
         total = lowest
         for number, power in zip(others, powers, strict=False):
             total = total + number * power
