@@ -18,6 +18,7 @@ from sterna.schedule.gemm import (
     only_sum,
     place_others,
     plan_of,
+    row_axis,
     schedule_contraction,
     tile_sum,
 )
@@ -135,7 +136,7 @@ def _blocks_of(kernel: Kernel, made: SumOfProducts) -> Blocks | None:
 
     None on another processor than weights were packed for, where all of the data fits.
     """
-    rows, units, depth = made.sizes[made.row_axis()], made.sizes[-1], made.depths[0]
+    rows, units, depth = made.sizes[row_axis(made)], made.sizes[-1], made.depths[0]
     processor, width = kernel.processor, made.block or 1
     offered = offered_blocks(rows, depth, units, width, made.dtype, processor)
     if offered is None:

@@ -164,11 +164,17 @@ def ancestors(op: ComputeOp) -> set[object]:
     return found
 
 
+def row_axis(made: SumOfProducts) -> int:
+    """The axis of the result of which a tile computes several rows."""
+    axes = made.row_axes
+    return choose("axis of rows", axes, axes.index)
+
+
 def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Plan:
     """The tile that suits a sum and the processor, for all rows or blocks of at most some."""
     processor = kernel.processor
     sizes = made.sizes
-    row, columns = made.row_axis(), sizes[-1]
+    row, columns = row_axis(made), sizes[-1]
     rows = min(sizes[row], most or sizes[row]) if row != made.columns else 1
     highest = most_rows(made.pitch(row))
     if made.is_dot:

@@ -132,10 +132,11 @@ class SumOfProducts:
             return 1
         return self.depths[step]
 
-    def row_axis(self) -> int:
-        """An axis that what is read as vectors does not depend on: its vectors serve many rows.
+    @property
+    def row_axes(self) -> list[int]:
+        """Axes that what is read as vectors does not depend on: its vectors serve many rows.
 
-        The last axis itself where there is none.
+        First the one of which most are computed at once; the last axis itself where there is none.
         """
         last, sizes = self.columns, self.sizes
         used = [access.axes for access in self.accesses if last in access.axes]
@@ -144,7 +145,8 @@ class SumOfProducts:
             for place in range(last)
             if sizes[place] > 1 and any(place not in axes for axes in used)
         ]
-        return max(free, key=lambda place: (min(sizes[place], 4), place), default=last)
+        free.sort(key=lambda place: (min(sizes[place], 4), place), reverse=True)
+        return free or [last]
 
     @property
     def has_open_columns(self) -> bool:

@@ -13,6 +13,7 @@ from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
 from sterna.schedule.byte_pair_kernel import ROWS, SIGN, PairKernel
 from sterna.schedule.byte_pair_steps import Steps, steps_of
+from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, dot_lanes
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
@@ -108,11 +109,14 @@ def cheapest_steps(weights: Array, lanes: int) -> Steps:
     """
     vectors = len(weights) // lanes
     width = next(n for n in ROWS if vectors % n == 0)
-    best = steps_of(weights, lanes * width)
-    if width > 1 and best.cost(lanes) > FEW * weights.shape[1] * vectors:
-        narrow = steps_of(weights, lanes)
-        best = narrow if narrow.cost(lanes) * NARROW < best.cost(lanes) else best
-    return best
+    made = {width: steps_of(weights, lanes * width)}
+    if width > 1 and made[width].cost(lanes) > FEW * weights.shape[1] * vectors:
+        made[1] = steps_of(weights, lanes)
+
+    def cost(vectors: int) -> float:
+        return made[vectors].cost(lanes) * (NARROW if vectors < width else 1.0)
+
+    return made[choose("vectors of byte pairs", list(made), cost)]
 
 
 def _places(made: Contraction) -> Array:
