@@ -23,7 +23,7 @@ from sterna.schedule.few_rows import schedule_dots, schedule_streamed
 from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import extents_of, outer_loops
-from sterna.schedule.packed_rows import with_packed_rows
+from sterna.schedule.packed_rows import packs_rows, with_packed_rows
 from sterna.schedule.panels import pack_panel, tiles_of_panel
 from sterna.schedule.register_tile import (
     MOST_ROWS,
@@ -60,6 +60,8 @@ class Plan:
     tile: RegisterTile
     lines: int = 1
     """Lines of an image whose tiles are computed side by side, as the sums of one would wait."""
+    rows_packed: bool = False
+    """Whether what is read by rows lies in the order of tiles."""
 
     @property
     def line(self) -> int | None:
@@ -75,7 +77,11 @@ def schedule_contraction(kernel: Kernel) -> None:
     if total is None or made is None:
         schedule_default(kernel)
         return
-    plan = plan_of(kernel, made)
+    row = row_axis(made)
+    free = free_operand(made, row)
+    way = None if free is None else way_of(free, made, kernel.processor)
+    packed = way not in _AS_THEY_LIE and packs_rows(kernel, made, row)
+    plan = plan_of(kernel, made, rows_packed=packed)
     kernel.choices["tile"] = f"{plan.tile.rows} x {plan.tile.columns}"
     if plan.lines > 1:
         kernel.choices["lines"] = plan.lines
@@ -86,8 +92,6 @@ def schedule_contraction(kernel: Kernel) -> None:
     else:
         tile = total.output(0)
         schedule[tile].set_scope("local")
-    free = free_operand(made, plan.row)
-    way = None if free is None else way_of(free, made, kernel.processor)
     if way in _AS_THEY_LIE:
         kernel.choices["schedule"] = _AS_THEY_LIE[way](kernel, tile, made, plan.row)
         return
@@ -123,8 +127,8 @@ def _sum_of_tile(
         row = plan.row + len(op.reduce_axis)
         return products, tile_sum(schedule, products, made, Plan(row, plan.tile))
     if not made.is_dot:
-        rows_packed = with_packed_rows(kernel, tile, made, plan.row, plan.tile)
-        return tile, tile_sum(schedule, tile, rows_packed, plan)
+        read = with_packed_rows(kernel, tile, made, plan.tile) if plan.rows_packed else made
+        return tile, tile_sum(schedule, tile, read, plan)
     lanes = dot_lanes(plan.tile.columns, kernel.processor)
     steps = list(op.reduce_axis)
     return tile, add_by_dots(schedule[tile], made, steps, rows, lanes, plan.tile.together)
@@ -170,13 +174,15 @@ def row_axis(made: SumOfProducts) -> int:
     return choose("axis of rows", axes, axes.index)
 
 
-def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Plan:
+def plan_of(
+    kernel: Kernel, made: SumOfProducts, most: int | None = None, rows_packed: bool = False
+) -> Plan:
     """The tile that suits a sum and the processor, for all rows or blocks of at most some."""
     processor = kernel.processor
     sizes = made.sizes
     row, columns = row_axis(made), sizes[-1]
     rows = min(sizes[row], most or sizes[row]) if row != made.columns else 1
-    highest = most_rows(made.pitch(row))
+    highest = MOST_ROWS if rows_packed else most_rows(made.pitch(row))
     if made.is_dot:
         assert made.block is not None
         lanes, depth = dot_lanes(made.block, processor), made.depths[-1]
@@ -192,7 +198,7 @@ def plan_of(kernel: Kernel, made: SumOfProducts, most: int | None = None) -> Pla
             processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
             processor.smt_throughput, ragged=free_operand(made, row) is not None,
         )
-    return Plan(row, tile, _lines_beside(made, row, tile, processor))
+    return Plan(row, tile, _lines_beside(made, row, tile, processor), rows_packed)
 
 
 def _lines_beside(

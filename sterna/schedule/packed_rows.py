@@ -19,23 +19,29 @@ from sterna.te import PlaceholderOp, Tensor
 AS_THEY_LIE, PACKED = "as they lie", "packed"
 
 
-def with_packed_rows(
-    kernel: Kernel, reader: Tensor, made: SumOfProducts, row: int, tile: RegisterTile
-) -> SumOfProducts:
-    """The same sum, which reads packed rows where these pay; they are a stage of the schedule."""
-    data = _rows_apart(made, row, tile)
+def packs_rows(kernel: Kernel, made: SumOfProducts, row: int) -> bool:
+    """Whether the data of a sum is packed; asked only where tiles may read it so."""
+    data = _rows_apart(kernel, made, row)
     if data is None:
-        return made
-    columns = -(-made.sizes[-1] // tile.columns)
-    elements = made.elements_of(data)
+        return False
+    width = made.block or kernel.processor.lanes(made.dtype)
+    elements, columns = made.elements_of(data), -(-made.sizes[-1] // width)
     costs = {
         AS_THEY_LIE: rows_apart_cycles(elements, columns, made.pitch(row), kernel.processor),
         PACKED: packed_rows_cycles(elements, kernel.processor),
     }
     taken = choose("rows", list(costs), costs.__getitem__)
-    if taken == AS_THEY_LIE:
-        return made
-    kernel.choices["rows"] = taken
+    if taken == PACKED:
+        kernel.choices["rows"] = taken
+    return taken == PACKED
+
+
+def with_packed_rows(
+    kernel: Kernel, reader: Tensor, made: SumOfProducts, tile: RegisterTile
+) -> SumOfProducts:
+    """The same sum, which reads packed rows; they are a stage of the schedule."""
+    data = made.by_rows
+    assert data is not None
     packed = _packed(kernel, reader, data, tile)
     accesses = tuple(
         replace(access, tensor=packed) if access is data else access for access in made.accesses
@@ -43,15 +49,14 @@ def with_packed_rows(
     return replace(made, accesses=accesses)
 
 
-def _rows_apart(made: SumOfProducts, row: int, tile: RegisterTile) -> Access | None:
+def _rows_apart(kernel: Kernel, made: SumOfProducts, row: int) -> Access | None:
     """What a tile reads by rows, several steps of each at once; None if it may not be copied."""
-    data = made.by_rows
-    if data is None or tile.together == 1 or tile.rows == 1 or len(made.steps) != 1:
+    data, steps = made.by_rows, made.beside(made.innermost)
+    if data is None or kernel.processor.steps_together(made.dtype, steps) == 1:
         return None
-    if made.chunk_roles or None in made.extents or None in made.steps:
+    if made.chunk_roles or len(made.steps) != 1 or made.steps[0] is None or row == made.columns:
         return None
-    step = len(made.extents)
-    if data.order is None or data.order[-2:] != (row, step):
+    if data.order is None or data.order[-2:] != (row, len(made.extents)):
         return None
     is_given = isinstance(data.tensor.op, PlaceholderOp)
     return data if is_given and made.elements_of(data) <= MOST_PACKED else None

@@ -73,3 +73,17 @@ def test_rows_that_are_read_number_by_number_stay() -> None:
     x, w = relay.var("x", shape=(512, 768)), relay.var("w", shape=(24, 768, 32))
     body = relay.nn.dense(x, w, units=768, implementation="direct(weights=OI32o)")
     assert "rows" not in lower_kernel(kernel_of(body), "kernel", Processor(256, 16)).choices
+
+
+def test_rows_that_only_the_run_counts() -> None:
+    rng = np.random.default_rng(0)
+    weight = rng.standard_normal((768, 1024)).astype("float32")
+    x = relay.var("x", relay.TensorType((relay.Any(), 1024)))
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.dense(x, relay.const(weight))))
+    made = relay.vm.compile(module, target="llvm -mcpu=native")
+    machine = tvm.runtime.vm.VirtualMachine(made, tvm.cpu())
+    for rows in (1, 7, 8, 30):
+        given = rng.standard_normal((rows, 1024)).astype("float32")
+        expected = given.astype("float64") @ weight.T
+        got = machine.run(given).numpy()
+        np.testing.assert_allclose(got, expected, rtol=1e-3, atol=1e-3)
