@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 3000,
     "autotvm": 1700,
     "cli": 2970,
-    "codegen": 13750,
+    "codegen": 13790,
     "contrib": 1810,
     "driver": 3200,
     "exec": 200,

@@ -29,8 +29,8 @@ from sterna.ir.expr import Expr
 
 _PI_LOW = 1.2246467991473532e-16
 """What math.pi lacks."""
-_PI_LOW_32 = -8.742278000372475e-08
-"""What pi in float32 lacks."""
+_PI_32, _PI_LOW_32 = 3.1415927410125732, -8.742278000372475e-08
+"""pi in float32, and what it lacks."""
 
 
 def _small_atan(steps: Steps, x: Expr) -> Expr:
@@ -102,8 +102,39 @@ def _upper(x: Expr) -> Expr:
     return float_of(bits & constant(-(1 << 27), bits))
 
 
+def _short_asin_parts(steps: Steps, x: Expr) -> tuple[Expr, Expr, Expr]:
+    """The same of a float32, whose root's rounding error is left where it does not double."""
+    size = steps(absolute(x))
+    small = steps(size <= 0.5)
+    z = steps(select(small, x * x, (1.0 - size) * 0.5))
+    t = steps(select(small, size, call("sqrt", z)))
+    return small, t, steps(t * z * polynomial_by_pairs(z, POLYNOMIALS["asin", 32]))
+
+
+def _short_asin(x: Expr) -> Expr:
+    steps = Steps()
+    small, t, tail = _short_asin_parts(steps, x)
+    half = constant(_PI_32 / 4, x)
+    # pi/2 - 2a == (pi/4 - 2t) + (pi/4 - 2*tail), in the order that loses least.
+    large = (half - (tail * 2.0 - _PI_LOW_32 / 2)) + (half - t * 2.0)
+    return steps.done(with_sign(select(small, t + tail, large), x))
+
+
+def _short_acos(x: Expr) -> Expr:
+    """pi/2 - a, 2a or pi - 2a as one product and sum: what pi lacks is less than half a digit."""
+    steps = Steps()
+    small, t, tail = _short_asin_parts(steps, x)
+    far = select(x < 0.0, constant(_PI_32, x), constant(0.0, x))
+    start = select(small, constant(_PI_32 / 2, x), far)
+    factor = select(small, constant(-1.0, x), constant(2.0, x))
+    sign = with_sign(constant(1.0, x), x)
+    return steps.done(start + steps(t + tail) * (factor * sign))
+
+
 def asin(x: Expr) -> Expr:
     """The angle whose sine is x."""
+    if x.dtype.bits == 32:
+        return _short_asin(x)
     steps = Steps()
     small, t, lack, tail = _asin_parts(steps, x)
     inner = steps(tail + lack)
@@ -115,6 +146,8 @@ def asin(x: Expr) -> Expr:
 
 def acos(x: Expr) -> Expr:
     """The angle whose cosine is x."""
+    if x.dtype.bits == 32:
+        return _short_acos(x)
     steps = Steps()
     small, t, lack, tail = _asin_parts(steps, x)
     inner = steps(tail + lack)
