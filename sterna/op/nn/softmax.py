@@ -8,11 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from sterna.ir.build import as_expr, bind
+from sterna.ir.build import bind, cast, equal, logical_or
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.largest import first_largest
+from sterna.op.largest import largest
 from sterna.op.rows import Rows
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -23,8 +23,9 @@ from sterna.schedule.exponential import with_quick_exp
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.products import narrowed, wide, widened
 from sterna.schedule.rows_in_cache import schedule_rows
-from sterna.te import Tensor, compute, exp, log
+from sterna.te import Tensor, compute, exp, isnan, log, max_value, select
 from sterna.te import max as te_max
+from sterna.te import min as te_min
 from sterna.te import sum as te_sum
 
 
@@ -119,14 +120,21 @@ def _compute_log(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
 
 
 def _compute_hardmax(attrs: SoftmaxAttrs, out: TensorType, data: Tensor) -> Tensor:
-    rows = Rows(data, [axis_of(attrs.axis, data.ndim)])
-    largest = rows.reduced(
-        first_largest, lambda i: (as_expr(i[rows.axes[0]]), data(*i)), "T_hardmax_argmax"
-    )[0]
+    """The largest of each row, then its first place: two reductions of numbers are vectors."""
+    rows, name = Rows(data, [axis_of(attrs.axis, data.ndim)]), "T_hardmax"
+    top = rows.reduced(largest, lambda i: data(*i), f"{name}_maxelem")
+
+    def place_of(i: Any) -> Any:
+        is_top = equal(data(*i), top(*rows.row(i)))
+        if data.dtype.is_float:  # one that is no number is the largest, and equals nothing
+            is_top = logical_or(is_top, isnan(data(*i)))
+        return select(is_top, cast("int32", i[rows.axes[0]]), max_value("int32"))
+
+    first = rows.reduced(te_min, place_of, f"{name}_place")
     made: Tensor = compute(
         out.shape,
-        lambda *i: (i[rows.axes[0]] == largest(*rows.row(i))).astype(out.dtype),
-        name="T_hardmax",
+        lambda *i: equal(cast("int32", i[rows.axes[0]]), first(*rows.row(i))).astype(out.dtype),
+        name=name,
     )
     return made
 
