@@ -19,8 +19,9 @@ from sterna.op.interpolation import method_of, weights_of
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.op import INJECTIVE, Case, OpRecord, register
+from sterna.schedule.kernel import TABLE
 from sterna.schedule.products import wide, widened
-from sterna.te import Tensor, abs, compute, floor, if_then_else, nearbyint
+from sterna.te import Tensor, abs, compute, floor, nearbyint
 from sterna.te import all as all_of
 
 # The cubic kernel of this operator, which is not the one of resizes.
@@ -117,17 +118,50 @@ def _compute(attrs: GridSampleAttrs, out: TensorType, data: Tensor, grid: Tensor
         made: Tensor = compute((out.shape[0], *out.shape[2:]), element, name=f"T_grid_{axis}")
         return made
 
-    places = [position(axis) for axis in range(rank)]
+    shape = (out.shape[0], *out.shape[2:])
+
+    def read_along(axis: int) -> list[tuple[Tensor, Tensor | None]]:
+        """For one coordinate of every place: the elements that it reads, and their weights.
+
+        They serve all channels. An element that does not exist is -1.
+        """
+        at = position(axis)
+        count = len(taps(zero, sizes[axis]))
+
+        def index(n: Expr, *i: Expr, tap: int) -> Any:
+            where, exists, _ = taps(at(n, *i), sizes[axis])[tap]
+            return select(exists, where, const(-1, "int32"))
+
+        def weight(n: Expr, *i: Expr, tap: int) -> Any:
+            return taps(at(n, *i), sizes[axis])[tap][2]
+
+        def table(element: Any, name: str, tap: int) -> Tensor:
+            made: Tensor = compute(
+                shape, lambda *i: element(*i, tap=tap),
+                name=f"T_grid_{name}_{axis}_{tap}",
+                tag=TABLE,
+            )
+            return made
+
+        is_weighted = attrs.method != "nearest_neighbor"
+        return [
+            (table(index, "index", tap), table(weight, "weight", tap) if is_weighted else None)
+            for tap in range(count)
+        ]
+
+    found = [read_along(axis) for axis in range(rank)]
 
     def element(n: Expr, c: Expr, *at: Expr) -> Any:
-        found = [taps(place(n, *at), size) for place, size in zip(places, sizes, strict=True)]
         total: Any = None
         for chosen in itertools.product(*found):
-            where = [index for index, _, _ in chosen]
-            inside = all_of(*[exists for _, exists, _ in chosen])
-            value: Any = if_then_else(inside, data(n, c, *where).astype(dtype), zero)
-            for _, _, weight in chosen:
-                value = value if weight is None else value * weight
+            where = [index(n, *at) for index, _ in chosen]
+            value: Any = data(n, c, *where).astype(dtype)
+            if attrs.padding_mode == "zeros":
+                inside = all_of(*[index >= 0 for index in where])
+                held = [maximum(index, const(0, "int32")) for index in where]
+                value = select(inside, data(n, c, *held).astype(dtype), zero)
+            for _, weight in chosen:
+                value = value if weight is None else value * weight(n, *at)
             total = value if total is None else total + value
         return total.astype(out.dtype)
 
