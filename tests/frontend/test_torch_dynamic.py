@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 import sterna
+from sterna.frontend.format import ImportOptions
+from sterna.frontend.torch.load_model import load
+from sterna.relay.interpreter import interpret
 from tests.support import require_module
 
 require_module("torch")
@@ -107,6 +110,17 @@ FOLLOWING: dict[str, Call] = {
 def test_what_is_found(name: str) -> None:
     torch.manual_seed(0)
     expect_eager((FOUND | TOLD | FOLLOWING)[name], torch.randn(6, 4))
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_the_interpreter_finds_the_same(name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(6, 4)
+    module, _ = load(torch.export.export(Wrapped(TOLD[name]), (x,)), ImportOptions())
+    made, wanted = interpret(module["main"], x.numpy()), TOLD[name](x)
+    pairs = zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]
+    for have, want in pairs:
+        np.testing.assert_allclose(have, want.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_two_counts_that_must_be_equal_are_compared() -> None:
