@@ -115,6 +115,15 @@ typedef struct {
   sterna_any fields[];
 } vm_object;
 
+/* When a run last looked at the clock and asked its host, and how many calls it makes until it looks. */
+typedef struct {
+  uint64_t read, asked;
+  uint32_t left, gap;
+} vm_watch;
+
+/* vm_watch.c */
+int vm_watch_host(vm_watch *w); /* -1, with an error, when the run is to end */
+
 /* vm_load.c */
 vm_program *vm_load(sterna_bytes bytes); /* null, with an error, when they are no program */
 void vm_free(void *program);

@@ -20,6 +20,7 @@ typedef struct {
   frame *frames;
   size_t register_room, used, frame_room, depth;
   word steps;
+  vm_watch watch;
   sterna_ndarray *workspace;
   sterna_ndarray **small; /* results of blocks, two for each of their outputs */
   word *extents;          /* of the open block that is run */
@@ -53,7 +54,7 @@ static int check_limits(machine *m) {
   if ((word)m->depth >= atomic_load_explicit(&m->p->most_depth, memory_order_relaxed))
     return sterna_set_errorf("RuntimeError", "the program recurses deeper than %lld calls, the limit that is "
                                              "set", (long long)m->depth);
-  return 0;
+  return m->watch.left-- ? 0 : vm_watch_host(&m->watch);
 }
 
 /* Enters a function, whose arguments are in scratch and pass over to it. */

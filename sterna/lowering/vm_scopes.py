@@ -23,7 +23,7 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import Op, record_of
-from sterna.relay.steps import Trim
+from sterna.relay.steps import Extents, Trim
 from sterna.relay.symbols import symbols_in
 from sterna.relay.traverse import post_order
 
@@ -164,7 +164,7 @@ def levels_of(scope: Scope, scopes: Scopes) -> list[Level]:
         reads = list(outer_parts(expr))
         for own in scopes.inside.get(id(expr), ()):
             reads += own.reads
-        if isinstance(expr, Trim) and isinstance(expr.extent, ShapeVar):
+        if isinstance(expr, Trim | Extents) and isinstance(expr.extent, ShapeVar):
             counted[expr.extent] = expr
         elif counted and isinstance(expr, Call) and isinstance(expr.checked_type, TensorType):
             symbols = symbols_in([expr.checked_type])

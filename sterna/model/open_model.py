@@ -145,6 +145,10 @@ class OpenModel(CompiledModel):
         """
         self._limits.set(calls, depth)
 
+    def cancel(self, stop: bool = True) -> None:
+        """Let all runs end with an error, from another thread; False lets new ones run again."""
+        self._limits.cancel(stop)
+
     # ---- running ----
 
     def __call__(self, *args: Any, **named: Any) -> Any:
@@ -182,6 +186,7 @@ class OpenModel(CompiledModel):
             root = _kept(self._roots, key)
         step: _Step | None = root
         while step is not None and step.program is not None:
+            self._limits.expect_running()
             results = step.program(values)
             if step.outputs is not None:
                 return _grouped(step.outputs, results)
@@ -213,6 +218,7 @@ class OpenModel(CompiledModel):
 
         def decide(stage: Stage) -> list[Array]:
             nonlocal at
+            self._limits.expect_running()
             if at.program is None:
                 at.program = with_host(self._compiled(stage.function, True), stage.host)
                 at.results = list(stage.results)

@@ -31,12 +31,14 @@ class LoopLimits:
 
     def __init__(self) -> None:
         self._calls, self._depth = 0, DEEPEST_RECURSION
+        self._is_cancelled = False
         self._machines: weakref.WeakSet[VirtualMachine] = weakref.WeakSet()
 
     def hold(self, machine: VirtualMachine) -> VirtualMachine:
         """A machine under these limits, now and when they are set anew."""
         machine.set_limits(self._calls, self._depth)
         self._machines.add(machine)
+        machine.cancel(self._is_cancelled)
         return machine
 
     def set(self, calls: int, depth: int) -> None:
@@ -44,6 +46,17 @@ class LoopLimits:
         self._calls, self._depth = calls, depth
         for machine in list(self._machines):
             machine.set_limits(calls, depth)
+
+    def cancel(self, stop: bool) -> None:
+        """Let runs end now, and new ones as they begin; False lets new ones run again."""
+        self._is_cancelled = stop
+        for machine in list(self._machines):
+            machine.cancel(stop)
+
+    def expect_running(self) -> None:
+        """RuntimeError if runs are to end; a model asks between two programs."""
+        if self._is_cancelled:
+            raise RuntimeError("the run was cancelled")
 
 
 def program_of(

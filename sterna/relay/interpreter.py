@@ -4,7 +4,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
+from sterna.arith.substitute import substitute
+from sterna.ir.expr import Expr, IntImm
+from sterna.ir.expr import Var as ShapeVar
 from sterna.ir.module import IRModule
+from sterna.ir.types import Any as AnyDim
+from sterna.ir.types import TensorType, Type
 from sterna.relay.adt import (
     Clause,
     Constructor,
@@ -15,6 +22,7 @@ from sterna.relay.adt import (
     PatternVar,
 )
 from sterna.relay.arrays import to_numpy
+from sterna.relay.attributes import Attrs
 from sterna.relay.expr import (
     Call,
     Constant,
@@ -28,8 +36,9 @@ from sterna.relay.expr import (
     Var,
 )
 from sterna.relay.op import record_of
-from sterna.relay.reference import reference_value
+from sterna.relay.reference import value_of_type
 from sterna.relay.steps import Step
+from sterna.relay.symbols import simplified_dim
 
 # A NumPy array, a tuple of values, or a function of values.
 Value = Any
@@ -40,12 +49,42 @@ def interpret(func: Function, *args: Value, mod: IRModule | None = None) -> Valu
     if len(args) != len(func.params):
         names = ", ".join(param.name_hint for param in func.params)
         raise ValueError(f"the function takes {names}; got {len(args)} values")
-    return _Run(mod).value(func.body, dict(zip(func.params, args, strict=True)))
+    run = _Run(mod)
+    for param, arg in zip(func.params, args, strict=True):
+        if param.type_annotation is not None:
+            run.tell_extents(param.type_annotation, arg)
+    return run.value(func.body, dict(zip(func.params, args, strict=True)))
 
 
 class _Run:
     def __init__(self, mod: IRModule | None) -> None:
         self.mod = mod
+        self.extents: dict[ShapeVar, Expr] = {}
+        """What variables of shapes stand for, as far as it is known."""
+
+    def tell_extents(self, kind: Type, value: Value) -> None:
+        """Learn what variables stand for from a value that has them in its type."""
+        if isinstance(kind, TensorType) and not kind.is_static:
+            for dim, extent in zip(kind.shape, np.shape(value), strict=True):
+                if isinstance(dim, ShapeVar):
+                    self.extents[dim] = IntImm(dim.dtype, int(extent))
+
+    def _numbered(self, value: Any) -> Any:
+        """An attribute, in which numbers stand where variables of shapes stood."""
+        if isinstance(value, tuple | list):
+            parts = [self._numbered(part) for part in value]
+            is_same = all(a is b for a, b in zip(parts, value, strict=True))
+            return value if is_same else type(value)(parts)
+        if isinstance(value, Expr) and not isinstance(value, AnyDim):
+            return simplified_dim(substitute(value, self.extents))
+        return value
+
+    def _attributes(self, attrs: Attrs | None) -> Attrs | None:
+        if attrs is None or not self.extents:
+            return attrs
+        changed = {name: self._numbered(value) for name, value in attrs.items()}
+        is_same = all(value is changed[name] for name, value in attrs.items())
+        return attrs if is_same else type(attrs)(**changed)
 
     def value(self, root: RelayExpr, known: Mapping[RelayExpr, Value]) -> Value:
         """The value of an expression whose free variables are known."""
@@ -88,7 +127,9 @@ class _Run:
         if isinstance(expr, Constructor):
             return lambda *fields: ConstructorValue(expr.tag, fields, expr)
         if isinstance(expr, Step):
-            return expr.evaluate(*[values[part] for part in expr.operands()])
+            made = expr.evaluate(*[values[part] for part in expr.operands()])
+            self.tell_extents(expr.checked_type, made)
+            return made
         assert isinstance(expr, Var)
         raise ValueError(f"the variable {expr.name_hint} has no value")
 
@@ -100,7 +141,7 @@ class _Run:
         if record.reference is None:
             raise ValueError(f"{record.name} has no reference to run it by")
         given = [list(arg) if isinstance(arg, tuple) else arg for arg in args]
-        made = reference_value(record, call, given)
+        made = value_of_type(record, self._attributes(call.attrs), call.checked_type, given)
         return tuple(made) if isinstance(made, list | tuple) else made
 
     def _closure(

@@ -192,10 +192,16 @@ class Extents(Step):
 
     INSTRUCTION: ClassVar[str] = "extents"
     numbers: RelayExpr
+    extent: Dim | None = None
+    """A variable that stands for the only number in types; if None, nothing is known there."""
 
     def operands(self) -> tuple[RelayExpr, ...]:
         """The numbers."""
         return (self.numbers,)
+
+    def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
+        """The same of other numbers."""
+        return Extents(parts[0], self.extent)
 
     def conclude(self, *kinds: Type) -> Type:
         """A tensor of no elements, all but one of whose dimensions the run tells."""
@@ -203,11 +209,19 @@ class Extents(Step):
         if not isinstance(kind, TensorType) or kind.ndim != 1 or not kind.is_static:
             raise ValueError(f"extents are a vector of known length, not {kind!r}")
         (count,) = kind.concrete_shape
-        return TensorType((0, *(AnyDim() for _ in range(count))), DataType("uint8"))
+        if self.extent is not None and count != 1:
+            raise ValueError(f"one variable stands for one number, not for {count}")
+        told = [AnyDim() for _ in range(count)] if self.extent is None else [self.extent]
+        return TensorType((0, *told), DataType("uint8"))
 
     def evaluate(self, *values: Any) -> Any:
         """An array of no bytes."""
-        return np.empty((0, *map(int, values[0])), np.uint8)
+        numbers = [int(each) for each in values[0]]
+        if min(numbers, default=0) < 0:
+            raise ValueError(
+                f"a tensor cannot have the extent {min(numbers)}, which was computed for it"
+            )
+        return np.empty((0, *numbers), np.uint8)
 
 
 @node

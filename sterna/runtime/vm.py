@@ -15,7 +15,7 @@ from sterna.runtime._core import PackedFunc
 from sterna.runtime.device import REMOTE_DEVICES, Device, cpu
 from sterna.runtime.module import Module, ModulePropertyMask
 from sterna.runtime.ndarray import NDArray
-from sterna.runtime.registry import get_global_func
+from sterna.runtime.registry import get_global_func, register_func
 from sterna.runtime.timing import BenchmarkResult, make_evaluator
 
 KIND = "vm"
@@ -23,6 +23,11 @@ DEEPEST_RECURSION = 1 << 20
 
 # What kinds of objects have as tags that no constructor has.
 _TUPLE, _LIST = -1, -3
+
+
+@register_func("runtime.vm.check_signals")
+def _check_signals() -> None:
+    """Python handles signals as it enters a function; long runs call it now and then."""
 
 
 class VMCode:

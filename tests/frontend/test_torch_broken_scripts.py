@@ -92,6 +92,14 @@ def test_records_that_point_elsewhere_are_refused(records: Any) -> None:
         check_source_records(Archive(with_records(records)))
 
 
+def test_records_that_are_no_text_are_refused() -> None:
+    entries = entries_of(script_file())
+    name, = (each for each in entries if each.endswith(".debug_pkl"))
+    text = b"\x80\x02X\x02\0\0\0\xff\xff."
+    with pytest.raises(ValueError, match=r"debug_pkl' of the PyTorch model is broken: .*utf-8"):
+        check_source_records(Archive(archived({**entries, name: text})))
+
+
 def test_broken_files_are_imported_or_refused(tmp_path: Path) -> None:
     FUZZER.prepare(tmp_path, None)
     endings = [FUZZER.check(Tape(seed=seed)) for seed in range(30)]

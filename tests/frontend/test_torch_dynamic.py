@@ -7,6 +7,9 @@ import numpy as np
 import pytest
 
 import sterna
+from sterna.frontend.format import ImportOptions
+from sterna.frontend.torch.load_model import load
+from sterna.relay.interpreter import interpret
 from tests.support import require_module
 
 require_module("torch")
@@ -62,6 +65,32 @@ FOUND: dict[str, Call] = {
     "consecutive_dim": lambda x: torch.unique_consecutive(x.sign(), dim=1, return_counts=True),
 }
 
+
+
+def counts(x: Any) -> Any:
+    """Whole numbers from 0."""
+    return (2 * x.abs()).long()
+
+
+def beginning(x: Any) -> Any:
+    """As many rows as an element says, and the rest from there."""
+    count = counts(x)[0, 0].item()
+    torch._check(count >= 0)
+    torch._check(count <= 6)
+    return x[:count], torch.full((count, 2), 3.0)
+
+
+TOLD: dict[str, Call] = {
+    "bincount": lambda x: torch.bincount(counts(x[:, 0]), minlength=2),
+    "bincount of weights": lambda x: torch.bincount(counts(x[:, 0]), x[:, 1]),
+    "bincount of whole weights": lambda x: torch.bincount(counts(x[:, 0]), counts(x[:, 1])),
+    "repeated places": lambda x: torch.repeat_interleave(counts(x[:, 0])),
+    "repeated rows": lambda x: torch.repeat_interleave(x, counts(x[:, 0]), dim=0) * 2,
+    "repeated elements": lambda x: torch.repeat_interleave(x, counts(x[0, 0]) + 1),
+    "tensor_split": lambda x: torch.tensor_split(x, counts(x[0, :2]), dim=0),
+    "numbers as sizes": beginning,
+}
+
 FOLLOWING: dict[str, Call] = {
     "product": lambda x: rows(x) @ x.t(),
     "joined": lambda x: torch.cat([rows(x), x]),
@@ -77,10 +106,21 @@ FOLLOWING: dict[str, Call] = {
 }
 
 
-@pytest.mark.parametrize("name", [*FOUND, *FOLLOWING])
+@pytest.mark.parametrize("name", [*FOUND, *TOLD, *FOLLOWING])
 def test_what_is_found(name: str) -> None:
     torch.manual_seed(0)
-    expect_eager((FOUND | FOLLOWING)[name], torch.randn(6, 4))
+    expect_eager((FOUND | TOLD | FOLLOWING)[name], torch.randn(6, 4))
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_the_interpreter_finds_the_same(name: str) -> None:
+    torch.manual_seed(0)
+    x = torch.randn(6, 4)
+    module, _ = load(torch.export.export(Wrapped(TOLD[name]), (x,)), ImportOptions())
+    made, wanted = interpret(module["main"], x.numpy()), TOLD[name](x)
+    pairs = zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]
+    for have, want in pairs:
+        np.testing.assert_allclose(have, want.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_two_counts_that_must_be_equal_are_compared() -> None:
@@ -107,3 +147,23 @@ def test_an_open_extent_beside_one_that_data_decides() -> None:
         np.testing.assert_allclose(
             model(x.numpy()), rows(x).relu().sum(1).numpy(), rtol=1e-5, atol=1e-6
         )
+
+
+@pytest.mark.parametrize("call", [torch.bincount, torch.repeat_interleave])
+def test_numbers_below_0_are_refused(call: Call) -> None:
+    x = torch.tensor([2, 0, 1])
+    model = compiled(call, x)
+    with pytest.raises(ValueError, match="cannot have the extent -4, which was computed for it"):
+        model(np.array([2, -4, 1]))
+    np.testing.assert_array_equal(model(x.numpy()), call(x).numpy())
+
+
+def test_a_size_that_a_branch_computes_is_refused() -> None:
+    def longer(x: Any) -> Any:
+        return torch.bincount(x).sum().reshape(1)
+
+    def choice(x: Any) -> Any:
+        return torch.cond(x.sum() > 2, longer, lambda x: x.sum().reshape(1), (x,))
+
+    with pytest.raises(NotImplementedError, match="a size that data decides, in a branch"):
+        compiled(choice, torch.tensor([2, 0, 1]))

@@ -75,6 +75,28 @@ def _expect_script(script: Any, infos: Any, model: Any, inputs: Any) -> None:
     expect_close(results(module, *given), model(*inputs))
 
 
+@pytest.mark.parametrize("norm_first", [False, True])
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
+def test_an_encoder_layer_in_one_call(activation: str, norm_first: bool) -> None:
+    torch.manual_seed(0)
+    layer = nn.TransformerEncoderLayer(
+        16, 4, 32, batch_first=True, activation=activation, norm_first=norm_first).eval()
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.copy_(0.3 * torch.randn_like(weight))
+        script = torch.jit.trace(layer, x, check_trace=False)
+        assert "_transformer_encoder_layer_fwd" in str(script.inlined_graph)
+        _expect_script(script, [("x", x.shape)], layer, (x,))
+        mask = torch.ones(2, 5, dtype=torch.bool).triu(3)
+        masked = torch.jit.trace(
+            layer, example_kwarg_inputs={"src": x, "src_key_padding_mask": mask},
+            check_trace=False)
+        with pytest.raises(NotImplementedError, match="a mask of a whole encoder layer"):
+            relay.frontend.from_pytorch(
+                masked, [("src", x.shape), ("mask", (tuple(mask.shape), "bool"))])
+
+
 def test_weights_keep_their_names() -> None:
     model, inputs = case_of("encoder")
     script = torch.jit.trace(model, inputs, check_trace=False)

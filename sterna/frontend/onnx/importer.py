@@ -44,10 +44,11 @@ from sterna.frontend.onnx.functions import (
 )
 from sterna.frontend.onnx.host_nodes import (
     KINDS,
-    READERS,
     TEXT,
     host_function,
     runs_on_host,
+    takes_text,
+    text_of,
 )
 from sterna.frontend.onnx.if_conditions import BranchesDiffer, are_alike, chosen
 from sterna.frontend.onnx.model import (
@@ -66,6 +67,7 @@ from sterna.frontend.open_shapes import UndecidedError
 from sterna.frontend.stages import StagedFeeds
 from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr, Tuple, Var
 from sterna.relay.steps import Refuse
 from sterna.relay.symbolic_values import symbolic_value
@@ -224,7 +226,7 @@ class Importer(GraphImporter):
             or (node.domain, node.op_type, node.overload) in self.functions
             or find_converter(node.domain, node.op_type, version) is not None
             or is_composed(node, version)
-            or (self.feeds.can_measure and node.op_type in KINDS | READERS)
+            or (self.feeds.can_measure and (node.op_type in KINDS or takes_text(node, version)))
         )
 
     def _version(self, node: NodeProto) -> int:
@@ -239,6 +241,11 @@ class Importer(GraphImporter):
 
     def _add_weights(self, graph: GraphProto) -> None:
         for tensor in graph.initializer:
+            if tensor.data_type == TensorProto.STRING and isinstance(self.feeds, StagedFeeds):
+                texts = text_of(tensor, f"weight '{tensor.name}'")
+                held = self.feeds.by_host(partial(_always, [texts]), [], 1, TEXT)
+                self.values[tensor.name] = held[0]
+                continue
             self.add_weight(tensor.name, partial(array_of, tensor, folder=self.folder))
         for sparse in graph.sparse_initializer:
             read = partial(dense_of, sparse, folder=self.folder)
@@ -314,7 +321,7 @@ class Importer(GraphImporter):
         convert = find_converter(proto.domain, proto.op_type, version)
         if isinstance(self.feeds, StagedFeeds):
             given = [self._operand(proto, name) for name in proto.input]
-            if runs_on_host(proto, given):
+            if runs_on_host(proto, given, version):
                 known = [each for each in given if each is not None]
                 run = host_function(proto, version)
                 return self.feeds.by_host(run, known, len(proto.output), TEXT)
@@ -479,6 +486,10 @@ class Importer(GraphImporter):
             return results
 
         return run
+
+
+def _always(results: list[Array], operands: list[Array]) -> list[Array]:
+    return results
 
 
 def _whole(run: Callable[..., list[RelayExpr]]) -> Callable[..., list[RelayExpr]]:

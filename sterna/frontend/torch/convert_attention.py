@@ -6,6 +6,9 @@ import numpy as np
 
 from sterna.frontend.calls import call, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_activations import gelu
+from sterna.frontend.torch.convert_layers import layer_norm
+from sterna.frontend.torch.convert_matrix import linear
 from sterna.frontend.torch.convert_shape import broadcast_dims, expand, extent_of, unsqueeze
 from sterna.frontend.torch.extents import Extent, counted, dims_of, total
 from sterna.frontend.torch.table import aten
@@ -84,3 +87,43 @@ def _without_rows(made: RelayExpr, mask: RelayExpr, outer: tuple[Extent, ...]) -
     else:
         seen = call("expand_dims", seen, 1)
     return call("where", seen, made, like(0, made))
+
+
+@aten("_transformer_encoder_layer_fwd")
+def encoder_layer(
+    src: RelayExpr, embed_dim: int, num_heads: int, qkv_weight: RelayExpr, qkv_bias: RelayExpr,
+    proj_weight: RelayExpr, proj_bias: RelayExpr, use_gelu: bool, norm_first: bool, eps: float,
+    norm_weight_1: RelayExpr, norm_bias_1: RelayExpr, norm_weight_2: RelayExpr,
+    norm_bias_2: RelayExpr, ffn_weight_1: RelayExpr, ffn_bias_1: RelayExpr,
+    ffn_weight_2: RelayExpr, ffn_bias_2: RelayExpr, mask: RelayExpr | None = None,
+    mask_type: int | None = None,
+) -> RelayExpr:
+    """A layer of an encoder as PyTorch runs it in one call: attention and two linear layers."""
+    if mask is not None:
+        raise OpNotImplemented("a mask of a whole encoder layer")
+    batch, length, _ = dims_of(src)
+
+    def attend(x: RelayExpr) -> RelayExpr:
+        wide = (batch, length, 3, num_heads, embed_dim // num_heads)
+        three = call(
+            "transpose", reshaped(linear(x, qkv_weight, qkv_bias), wide), (2, 0, 3, 1, 4)
+        )
+        query, key, value = (
+            call("take", three, constant(part, "int32"), axis=0) for part in range(3)
+        )
+        joined = call("transpose", attention(query, key, value), (0, 2, 1, 3))
+        return linear(reshaped(joined, (batch, length, embed_dim)), proj_weight, proj_bias)
+
+    def transform(x: RelayExpr) -> RelayExpr:
+        inner = linear(x, ffn_weight_1, ffn_bias_1)
+        inner = gelu(inner) if use_gelu else call("nn.relu", inner)
+        return linear(inner, ffn_weight_2, ffn_bias_2)
+
+    norms = ((norm_weight_1, norm_bias_1), (norm_weight_2, norm_bias_2))
+    made = src
+    for part, (weight, bias) in zip((attend, transform), norms, strict=True):
+        if norm_first:
+            made = call("add", made, part(layer_norm(made, (embed_dim,), weight, bias, eps)[0]))
+        else:
+            made = layer_norm(call("add", made, part(made)), (embed_dim,), weight, bias, eps)[0]
+    return made

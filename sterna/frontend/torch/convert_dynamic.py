@@ -18,7 +18,7 @@ from sterna.frontend.torch.convert_shape import (
     shape_of,
     slice_,
 )
-from sterna.frontend.torch.extents import dims_of, is_same, total, trimmed
+from sterna.frontend.torch.extents import counted, dims_of, is_same, told, total, trimmed
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.relay.steps import Trim
@@ -143,3 +143,69 @@ def _as_lines(x: RelayExpr, dim: int) -> RelayExpr:
     """The slices along an axis as rows of a matrix."""
     at = axis_of(dim, rank_of(x))
     return reshaped(movedim(x, at, 0), (shape_of(x)[at], -1))
+
+
+# ---- extents that numbers of the data tell ----
+
+
+@aten("bincount")
+def bincount(
+    x: RelayExpr, weights: RelayExpr | None = None, minlength: int = 0
+) -> RelayExpr:
+    """How often each number occurs, or the sum of its weights."""
+    if minlength < 0:
+        raise ValueError(f"minlength is {minlength}, which is below 0")
+    kind = "int64"
+    if weights is not None:
+        kind = "float32" if dtype_of(weights) == "float32" else "float64"
+    if is_same(total(dims_of(x)), 0):
+        return constant(np.zeros(minlength), kind)
+    numbers = cast(x, "int64")
+    largest = call("add", call("max", numbers), constant(1, "int64"))
+    count = call("maximum", largest, constant(minlength, "int64"))
+    # A number below 0 is no place: the extent that then comes of it is refused by the run.
+    least = call("min", numbers)
+    count = call("where", call("less", least, constant(0, "int64")), least, count)
+    added = constant(1, kind) if weights is None else cast(weights, kind)
+    return call(
+        "scatter_elements", call("full", constant(0, kind), (told(count),), dtype=kind), numbers,
+        expand(added, dims_of(x)), axis=0, reduction="add",
+    )
+
+
+@aten("repeat_interleave.Tensor")
+def repeated_places(repeats: RelayExpr, output_size: int | None = None) -> RelayExpr:
+    """The place of each number, as often as the number says."""
+    ends = call("cumsum", cast(repeats, "int64"), axis=0)
+    return cast(_places_before(repeats, ends, output_size), dtype_of(repeats))
+
+
+def _places_before(
+    repeats: RelayExpr, ends: RelayExpr, output_size: int | None
+) -> RelayExpr:
+    if is_same(dims_of(repeats)[0], 0):
+        return constant(np.zeros(0), "int64")
+    if output_size is not None:
+        number = counted(output_size)
+    else:
+        last = call("take", ends, constant(-1, "int64"), axis=0, mode="wrap")
+        least = call("min", cast(repeats, "int64"))
+        number = counted(told(
+            call("where", call("less", least, constant(0, "int64")), least, last)
+        ))
+    return call("searchsorted", ends, number, right=True, dtype="int64")
+
+
+@aten("repeat_interleave.self_Tensor")
+def repeat_interleave_by(
+    x: RelayExpr, repeats: RelayExpr, dim: int | None = None, output_size: int | None = None
+) -> RelayExpr:
+    """Slices one after the other, each as often as its number says."""
+    lines = ravel(x) if dim is None else x
+    at = 0 if dim is None else axis_of(dim, rank_of(x))
+    times = reshaped(repeats, (-1,))
+    if not is_same(dims_of(times)[0], dims_of(lines)[at]):
+        times = expand(times, (dims_of(lines)[at],))
+    ends = call("cumsum", cast(times, "int64"), axis=0)
+    places = _places_before(times, ends, output_size)
+    return call("take", lines, places, axis=at, mode="clip")

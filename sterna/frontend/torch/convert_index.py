@@ -131,11 +131,6 @@ def _places(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> list[RelayExpr
     return found + [None] * (rank_of(x) - len(found))
 
 
-@aten("bincount", "repeat_interleave.Tensor", "repeat_interleave.self_Tensor")
-def data_decides(**about: object) -> RelayExpr:
-    raise OpNotImplemented("data decides about the shape of its result")
-
-
 # ---- writing ----
 
 

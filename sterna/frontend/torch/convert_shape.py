@@ -14,10 +14,14 @@ from sterna.frontend.torch.extents import (
     Extent,
     Extents,
     are_same,
+    as_tensor,
+    counted,
     dims_of,
     is_known,
     is_same,
+    is_told,
     left_over,
+    told,
     total,
 )
 from sterna.frontend.torch.promotion import result_type
@@ -237,10 +241,31 @@ def _open_slice(
             return x
         last = min(end, FAR)
         return call("strided_slice", x, begin=(start,), end=(last,), strides=(step,), axes=(at,))
+    if is_told(start) or is_told(end):
+        return _told_slice(x, at, start, end, step)
     if start != 0 or step != 1 or isinstance(end, int):
         raise OpNotImplemented("a slice from a place that an open extent decides")
     shown = [end if axis == at else 1 for axis in range(rank_of(x))]
     return call("slice_like", x, call("zeros", tuple(shown), "int8"), axes=(at,))
+
+
+def _told_slice(x: RelayExpr, at: int, start: Extent, end: Extent, step: int) -> RelayExpr:
+    """A part of an axis between places that the data decides; those behind its end are its end."""
+    if step != 1:
+        raise OpNotImplemented("steps between places that the data decides")
+    whole = as_tensor(dims_of(x)[at])
+    first = _place_in(start, whole)
+    last = call("maximum", _place_in(end, whole), first)
+    places = call("add", counted(told(call("subtract", last, first))), first)
+    return call("take", x, places, axis=at, mode="clip")
+
+
+def _place_in(place: Extent, whole: RelayExpr) -> RelayExpr:
+    """A place along an axis of so many elements; below 0 it counts from the end."""
+    number = as_tensor(place)
+    if isinstance(place, int) and place < 0:
+        number = call("maximum", call("add", number, whole), constant(0, "int64"))
+    return call("minimum", number, whole)
 
 
 @aten("narrow", "narrow_copy")

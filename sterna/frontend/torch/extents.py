@@ -8,12 +8,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from sterna.frontend.calls import call, cast, constant, type_of
+from sterna.frontend.calls import call, cast, constant, reshape, type_of
 from sterna.ir import build
 from sterna.ir.expr import Var as ShapeVar
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, same_dim
 from sterna.relay.expr import Call, Let, RelayExpr, Var
+from sterna.relay.steps import Extents as ToldExtents
 from sterna.relay.steps import Trim
 from sterna.relay.symbols import Symbols, simplified_dim, symbols_in
 from sterna.relay.traverse import post_order
@@ -28,6 +29,9 @@ class Found:
     def __init__(self) -> None:
         self.symbols = Symbols()
         self.tensors: dict[ShapeVar, RelayExpr] = {}
+        self.numbers: dict[ShapeVar, RelayExpr] = {}
+        self.bodies = 0
+        """How many branches and rounds the importer is in, whose numbers others do not see."""
 
     def bound(self, body: RelayExpr) -> RelayExpr:
         """An expression that first makes the tensors whose extents its calls have as numbers."""
@@ -65,6 +69,34 @@ def trimmed(value: RelayExpr, count: RelayExpr, axis: int) -> Trim:
     symbol = found.symbols.fresh("found")
     made = found.tensors[symbol] = Trim(value, count, axis, symbol)
     return made
+
+
+def told(number: RelayExpr) -> ShapeVar:
+    """An extent that a computed number tells; a run in which it is below 0 ends with an error."""
+    found = _found.get()
+    if found.bodies:
+        raise OpNotImplemented("a size that data decides, in a branch or a loop")
+    symbol = found.symbols.fresh("told")
+    whole = cast(number, "int64")
+    found.numbers[symbol] = reshape(whole, ())
+    found.tensors[symbol] = ToldExtents(reshape(whole, (1,)), symbol)
+    return symbol
+
+
+def is_told(extent: Extent) -> bool:
+    """Whether an extent is one that a computed number tells."""
+    return isinstance(extent, ShapeVar) and extent in _found.get().numbers
+
+
+@contextmanager
+def in_body() -> Iterator[None]:
+    """Within it a branch or a round of a loop is imported."""
+    found = _found.get()
+    found.bodies += 1
+    try:
+        yield
+    finally:
+        found.bodies -= 1
 
 
 # Ends of slices that mean the end of an axis, whatever its extent.
@@ -128,6 +160,8 @@ def as_tensor(extent: Extent) -> RelayExpr:
     """An extent, or whether something holds of extents, as a number of the program."""
     if isinstance(extent, int):
         return constant(extent, "int64")
+    if isinstance(extent, ShapeVar) and is_told(extent):
+        return _found.get().numbers[extent]
     if str(extent.dtype) == "bool":
         return cast(as_tensor(build.select(extent, build.const(1), build.const(0))), "bool")
     ones = call("full", constant(1, "int64"), (extent,), dtype="int64")

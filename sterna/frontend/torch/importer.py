@@ -16,7 +16,7 @@ from sterna.frontend.inputs import Inputs
 from sterna.frontend.node import Result
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.complex_pairs import PARTS, in_parts, is_complex, stacked, unstacked
-from sterna.frontend.torch.extents import as_tensor, counting_found
+from sterna.frontend.torch.extents import as_tensor, counting_found, in_body, told
 from sterna.frontend.torch.program import (
     Argument,
     Body,
@@ -33,7 +33,7 @@ from sterna.frontend.torch.program import (
 from sterna.frontend.torch.source_lines import called
 from sterna.frontend.torch.table import call_converter, converter_of
 from sterna.ir.expr import Expr
-from sterna.ir.types import Dim
+from sterna.ir.types import Dim, TensorType
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Constant, Function, RelayExpr
 from sterna.relay.symbols import simplified_dim
@@ -47,6 +47,10 @@ FORMAT_NAME = "PyTorch"
 
 CustomConverters = Mapping[str, Callable[..., Any]]
 """Converters of the user by operator, aten.relu, which go before those of the table."""
+
+
+# Arguments that say extents of results, or places where parts of tensors begin and end.
+SIZES = frozenset({"size", "start", "end", "length", "split_sizes"})
 
 
 class ProgramImporter(GraphImporter):
@@ -143,7 +147,9 @@ class ProgramImporter(GraphImporter):
         )
 
         def convert() -> Result:
-            given = {name: self._value(each) for name, each in step.arguments.items()}
+            given = {
+                name: self._value(each, name in SIZES) for name, each in step.arguments.items()
+            }
             made = call_converter(self._converter_for(step.target, given), given)
             if isinstance(made, Expr):
                 self.extents[step.outputs[0]] = simplified_dim(made)
@@ -167,10 +173,10 @@ class ProgramImporter(GraphImporter):
             raise OpNotImplemented("complex operands")
         return found
 
-    def _value(self, argument: Argument) -> Any:
-        """What a converter gets for an argument."""
+    def _value(self, argument: Argument, is_size: bool = False) -> Any:
+        """What a converter gets for an argument; sizes may be numbers that the data decides."""
         if isinstance(argument, list):
-            return [self._value(part) for part in argument]
+            return [self._value(part, is_size) for part in argument]
         if isinstance(argument, Ref | NumberRef):
             if argument.name not in self.values:
                 raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
@@ -178,6 +184,8 @@ class ProgramImporter(GraphImporter):
             if isinstance(argument, Ref):
                 return found
             extent = self.extents.get(argument.name)
+            if extent is None and is_size and is_computed_size(found):
+                extent = self.extents[argument.name] = told(found)
             return number_of(found) if extent is None else extent
         if isinstance(argument, Body):
             return partial(self._run_body, argument)
@@ -190,8 +198,9 @@ class ProgramImporter(GraphImporter):
         around = self.values
         self.values = dict(zip(body.inputs, operands, strict=True))
         try:
-            for step in body.steps:
-                self._add_step(step)
+            with in_body():
+                for step in body.steps:
+                    self._add_step(step)
             return [self._result(each) for each in body.outputs if each is not None]
         finally:
             self.values = around
@@ -236,6 +245,14 @@ class ProgramImporter(GraphImporter):
         if not isinstance(value, RelayExpr):
             return constant(value)
         return stacked(value) if value is not UNMADE and is_complex(value) else value
+
+
+def is_computed_size(expr: RelayExpr) -> bool:
+    """Whether an expression is a whole number that only a run tells."""
+    if expr is UNMADE or isinstance(expr, Constant) or not isinstance(expr, RelayExpr):
+        return False
+    kind = expr.checked_type
+    return isinstance(kind, TensorType) and not kind.ndim and "int" in str(kind.dtype)
 
 
 def number_of(expr: RelayExpr) -> int | float | bool:
