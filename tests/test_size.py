@@ -30,7 +30,7 @@ BUDGET = {
     "model": 3780,
     "op": 29610,
     "quantization": 2230,
-    "relay": 12090,
+    "relay": 12210,
     "rpc": 5090,
     "runtime": 2270,
     "schedule": 18250,
