@@ -15,7 +15,7 @@ from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import elementwise, in_float64, quiet
 from sterna.op.tensor._arithmetic import Rule, product_for_quotient
 from sterna.relay.arrays import Array
-from sterna.relay.expr import RelayExpr, const
+from sterna.relay.expr import Call, RelayExpr, const
 from sterna.relay.op import ELEMWISE, Case, OpRecord, call, is_call_of, register
 from sterna.schedule.exponential import exp_minus_one
 from sterna.tir import op as t
@@ -206,7 +206,9 @@ def tanh_of_softplus(x: RelayExpr) -> RelayExpr:
 
 def _tanh_of_logarithm(x: RelayExpr) -> RelayExpr | None:
     """tanh(nn.softplus(x)): one exponential, and no logarithm to be undone."""
-    return tanh_of_softplus(x.args[0]) if is_call_of(x, "nn.softplus") else None
+    if not isinstance(x, Call) or not is_call_of(x, "nn.softplus"):
+        return None
+    return tanh_of_softplus(x.args[0])
 
 
 _of_floats("sin", t.sin, np.sin, "The sine.")

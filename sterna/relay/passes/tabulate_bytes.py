@@ -3,11 +3,14 @@
     qnn.quantize(sigmoid(qnn.dequantize(%x)))  ->  take(table, %x)
 
 Elementwise calls between a tensor of bytes and one that follows, whose other operands are single
-known numbers, are a function of one byte. Where it leads through floats, it takes some conversions,
-a division and whatever the function itself takes for each element; looking it up is two loads.
+known numbers, are a function of one byte. Where it leads through floats, it takes conversions, a
+division and whatever the function itself takes for vectors of elements; looking one up is two loads
+and a store. What costs less is taken.
 """
 
+import math
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -17,14 +20,20 @@ from sterna.relay.arrays import Array, numpy_dtype, shared_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, const
 from sterna.relay.op import BROADCAST, call, rules_of
 from sterna.relay.traverse import not_primitive, post_order, rewrite
+from sterna.support.dtype import DataType
 
 BYTES = ("int8", "uint8")
+FLOAT32 = DataType("float32")
+# Accesses to memory of a lookup, and what a call between bytes takes of a vector, a division among
+# such calls, beside the function that it may be; as measured.
+LOOKUP_ACCESSES = 3
+CALL_INSTRUCTIONS = 12
 
 
-def TabulateBytes() -> Pass:
-    """Look up what floats between bytes would compute."""
+def TabulateBytes(processor: Any = None) -> Pass:
+    """Look up what floats between bytes would compute, unless vectors compute it sooner."""
     made: Pass = function_pass(
-        lambda func, mod, context: tabulate_bytes(func),
+        lambda func, mod, context: tabulate_bytes(func, processor),
         opt_level=2, name="TabulateBytes", kind=Function,
     )
     return made
@@ -36,11 +45,24 @@ class _OfByte:
 
     byte: RelayExpr
     values: Array
-    in_floats: bool
+    in_floats: bool = False
     """Whether it is a float, or was made of some."""
+    instructions: int = 0
+    """Those that a vector of it takes."""
+
+    def pays(self, processor: Any) -> bool:
+        """Whether an element is looked up in no more cycles than it is computed."""
+        if not self.in_floats or str(self.values.dtype) not in BYTES:
+            return False
+        if processor is None:
+            return True
+        lanes, core = processor.lanes(FLOAT32), processor.throughput
+        computed: float = self.instructions / (lanes * core.multiply_adds)
+        looked_up: float = LOOKUP_ACCESSES / core.loads
+        return looked_up <= computed
 
 
-def tabulate_bytes(func: Function) -> Function:
+def tabulate_bytes(func: Function, processor: Any = None) -> Function:
     """The function with lookups in the place of calls between bytes that compute in floats."""
     if func.is_primitive:
         return func
@@ -49,7 +71,7 @@ def tabulate_bytes(func: Function) -> Function:
         known = _known_of_byte(expr, found)
         if known is not None:
             found[id(expr)] = known
-    tables = {key: of for key, of in found.items() if of.in_floats and str(of.values.dtype) in BYTES}
+    tables = {key: of for key, of in found.items() if of.pays(processor)}
     if not tables:
         return func
     bytes_now: dict[int, RelayExpr] = {id(of.byte): of.byte for of in tables.values()}
@@ -95,7 +117,9 @@ def _known_of_byte(expr: RelayExpr, found: dict[int, _OfByte]) -> _OfByte | None
     if values.shape != of[0].values.shape or values.dtype != numpy_dtype(kind.dtype):
         return None
     in_floats = kind.dtype.is_float or any(each.in_floats for each in of)
-    return _OfByte(of[0].byte, values, in_floats)
+    before = {id(each): each.instructions for each in of}
+    own = CALL_INSTRUCTIONS + record.instructions
+    return _OfByte(of[0].byte, values, in_floats, own + sum(before.values()))
 
 
 def _operand(
@@ -106,8 +130,8 @@ def _operand(
     if not isinstance(kind, TensorType):
         return None
     if isinstance(arg, Constant):
-        return shared_numpy(arg.data) if np.prod(kind.concrete_shape) == 1 and len(kind.shape) <= len(
-            result.shape) else None
+        single = math.prod(kind.concrete_shape) == 1 and len(kind.shape) <= len(result.shape)
+        return shared_numpy(arg.data) if single else None
     if kind.shape != result.shape:
         return None
     if id(arg) in found:
@@ -117,7 +141,7 @@ def _operand(
         return None
     first = np.iinfo(numpy_dtype(own.dtype)).min
     every = np.arange(first, first + 256).astype(numpy_dtype(own.dtype))
-    return _OfByte(arg, every.reshape(*[1] * (len(own.shape) - 1), 256), False)
+    return _OfByte(arg, every.reshape(*[1] * (len(own.shape) - 1), 256))
 
 
 def _looked_up(values: Array, byte: RelayExpr, kind: TensorType | None) -> Call:
