@@ -30,7 +30,7 @@ BUDGET = {
     "model": 3800,
     "op": 29610,
     "quantization": 2230,
-    "relay": 12140,
+    "relay": 12280,
     "rpc": 5090,
     "runtime": 2270,
     "schedule": 18390,

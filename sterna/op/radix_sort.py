@@ -19,7 +19,7 @@ from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 # Shorter lines are merged: a radix sort must count through its histograms first.
-RADIX_LENGTH = 32
+RADIX_LENGTH = 96
 # From here on wide digits save a pass for more than their histograms cost.
 WIDE_DIGITS_LENGTH = 1 << 14
 # As few as these are kept in order by insertion, if even a line that brings its best last, so that
@@ -75,14 +75,24 @@ class KeyedPlaces:
 
     def sort(self, count: Dim) -> Expr:
         """Sorts the first entries by their keys; gives where the result begins."""
-        most = build.int_value(self.room)
+        ib, most, known = self.ib, build.int_value(self.room), build.int_value(count)
         if most is not None and most < RADIX_LENGTH:
-            keys = self.keys
-            columns = [keys, self.places]
-            return merge_sort(self.ib, count, columns, lambda i, j: keys[i] < keys[j])
-        known = build.int_value(count)
+            return self._merge_sort(count)
         bits = 11 if known is not None and known >= WIDE_DIGITS_LENGTH else 8
-        return self._radix_sort(build.cast(self.kind, build.as_expr(count)), bits)
+        if known is not None:
+            return self._radix_sort(build.const(known, self.kind), bits)
+        entries = ib.let("entries", build.cast(self.kind, build.as_expr(count)))
+        begin = variable(ib, self.kind, "start", 0)
+        with ib.if_scope(entries < RADIX_LENGTH):
+            begin.set(self._merge_sort(entries))
+        with ib.else_scope():
+            begin.set(self._radix_sort(entries, bits))
+        return begin.get()
+
+    def _merge_sort(self, count: Dim) -> Expr:
+        keys = self.keys
+        return merge_sort(
+            self.ib, count, [keys, self.places], lambda i, j: keys[i] < keys[j])
 
     def _radix_sort(self, count: Expr, digit_bits: int) -> Expr:
         """Moves entries by one digit of their keys after the other, from the lowest to the highest.

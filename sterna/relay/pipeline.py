@@ -48,6 +48,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.FastMath(),
         T.FoldConstant(),
         T.FoldWeights(),
+        *([] if on_gpu else [T.TabulateBytes(processor)]),  # after layouts, which pass through it
         T.ChooseImplementations(processor),  # after weights are constants in their last layout
         *([T.FewerKernels()] if on_gpu else []),  # after constants are folded
         # last but one: kernels are not looked into

@@ -40,6 +40,7 @@ from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlte
 from sterna.relay.passes.simplify_inference import SimplifyInference
 from sterna.relay.passes.skip_border_taps import SkipBorderTaps
 from sterna.relay.passes.sum_rows import SumRows
+from sterna.relay.passes.tabulate_bytes import TabulateBytes
 from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
@@ -58,7 +59,7 @@ __all__ = [
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize",
     "MergeComposite", "Pass", "PassContext", "PlanDevices",
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
-    "SimplifyInference", "SkipBorderTaps", "SumRows",
+    "SimplifyInference", "SkipBorderTaps", "SumRows", "TabulateBytes",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
     "function_pass", "module_pass",
 ]

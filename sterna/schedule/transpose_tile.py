@@ -35,14 +35,19 @@ def holds_squares(dtype: DataType, side: int) -> bool:
 
 
 @cache
-def transpose_intrinsic(dtype: str, side: int, scope: str = "global") -> TensorIntrin:
-    """transposed[column, row] = data[row, column] of a square that lies in a scope."""
-    shape = (side, side)
-    data = placeholder(shape, dtype, name="data")
-    transposed = compute(shape, lambda column, row: data[row, column], name="transposed")
+def transpose_intrinsic(
+    dtype: str, side: int, scope: str = "global", part: tuple[int, ...] | None = None
+) -> TensorIntrin:
+    """transposed[column, row] = data[row, column] of a square that lies in a scope.
+
+    part: of so many columns and rows of it alone, which take the steps of the whole square.
+    """
+    columns, used = part or (side, side)
+    data = placeholder((used, columns), dtype, name="data")
+    transposed = compute((columns, used), lambda column, row: data[row, column], name="transposed")
     binds = {
         tensor: decl_buffer(
-            shape, dtype, tensor.op.name, offset_factor=1, scope=place,
+            tensor.shape, dtype, tensor.op.name, offset_factor=1, scope=place,
             strides=[var(f"{tensor.op.name}_row"), 1],
         )
         for tensor, place in ((data, scope), (transposed, "global"))
@@ -51,8 +56,13 @@ def transpose_intrinsic(dtype: str, side: int, scope: str = "global") -> TensorI
     def write(ins: Any, outs: Any) -> Any:
         builder = ir_builder.create()
         rows: list[Expr] = [
-            builder.let(f"row{n}", ins[0].vload((n, 0), f"{dtype}x{side}")) for n in range(side)
+            builder.let(f"row{n}", ins[0].vload((n, 0), _vector(dtype, columns)))
+            for n in range(used)
         ]
+        if columns < side:  # the lanes behind become columns that nobody stores
+            whole = tuple(min(lane, columns - 1) for lane in range(side))
+            rows = [builder.let("whole", Shuffle((row,), whole)) for row in rows]
+        rows += rows[:1] * (side - used)
         if DataType(dtype).bits < 32:
             for row, made in enumerate(_zipped(builder, rows)):
                 builder.emit(outs[0].vstore((row, 0), made))
@@ -63,10 +73,22 @@ def transpose_intrinsic(dtype: str, side: int, scope: str = "global") -> TensorI
                 for row, lanes in zip((one, one + distance), picks, strict=True):
                     rows[row] = builder.let(f"row{row}", Shuffle(pair, lanes))
         for row, made in enumerate(rows):
-            builder.emit(outs[0].vstore((_place(row), 0), made))
+            if _place(row) < columns:
+                kept = made if used == side else Shuffle((made,), tuple(range(used)))
+                builder.emit(outs[0].vstore((_place(row), 0), kept))
         return builder.get()
 
-    return decl_tensor_intrin(transposed.op, write, name="transpose", binds=binds)
+    def smaller(extents: tuple[int, ...]) -> TensorIntrin:
+        return transpose_intrinsic(dtype, side, scope, extents)
+
+    wide = DataType(dtype).bits == 32
+    return decl_tensor_intrin(
+        transposed.op, write, name="transpose", binds=binds, smaller=smaller if wide else None
+    )
+
+
+def _vector(dtype: str, lanes: int) -> str:
+    return dtype if lanes == 1 else f"{dtype}x{lanes}"
 
 
 def _zipped(builder: ir_builder.IRBuilder, rows: list[Expr]) -> list[Expr]:

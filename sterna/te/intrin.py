@@ -23,6 +23,9 @@ from sterna.tir.verify import verify
 
 _PARTS = ("body", "reduce_init", "reduce_update")
 
+# The intrinsic whose axes have these extents.
+Smaller = Callable[[tuple[int, ...]], "TensorIntrin"]
+
 
 class TensorIntrin:
     """What decl_tensor_intrin declares."""
@@ -34,6 +37,7 @@ class TensorIntrin:
         buffers: Sequence[Buffer],
         scalar_params: Sequence[Var],
         statements: Sequence[Stmt | None],
+        smaller: "Smaller | None" = None,
     ) -> None:
         self.name = name
         self.op = op
@@ -42,6 +46,8 @@ class TensorIntrin:
         """One for each input, then one for each output."""
         self.scalar_params = list(scalar_params)
         self.body, self.reduce_init, self.reduce_update = statements
+        self.smaller = smaller
+        """The same of fewer iterations of its loops, for tiles that stick out."""
 
     @property
     def reads_under_conditions(self) -> bool:
@@ -68,6 +74,7 @@ def decl_tensor_intrin(
     binds: Mapping[Tensor, Buffer] | None = None,
     scalar_params: Sequence[Var] | Var | None = None,
     default_buffer_params: Mapping[str, Any] | None = None,
+    smaller: Smaller | None = None,
 ) -> TensorIntrin:
     """An intrinsic that computes what op does, on buffers whose strides may be variables.
 
@@ -76,6 +83,8 @@ def decl_tensor_intrin(
     computation; for a reduction a tuple of three, of which some may be None: that statement, one
     that sets the outputs to the result of nothing, and one that adds a part of the reduction to
     them. binds says what a tensor's buffer looks like, default_buffer_params what the others do.
+    smaller, given the extents of the axes of op, gives the intrinsic for the tiles that stick out
+    where splits do not divide; without it plain loops compute those.
     """
     if not isinstance(op, ComputeOp):
         raise TypeError(f"the intrinsic {name} needs the operation of a compute, not {op!r}")
@@ -96,7 +105,7 @@ def decl_tensor_intrin(
     statements = _statements(made, name, bool(op.reduce_axis))
     for part, stmt in zip(_PARTS, statements, strict=True):
         _check_statement(f"{part} of the intrinsic {name}", stmt, [*inputs, *outputs], given)
-    return TensorIntrin(name, op, [*inputs, *outputs], given, statements)
+    return TensorIntrin(name, op, [*inputs, *outputs], given, statements, smaller)
 
 
 def _buffers(

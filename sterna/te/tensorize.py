@@ -4,10 +4,13 @@
     ->  for i.outer in range(4): for j in range(64): with tensorized("gemv"): ... means: those loops
 
 What the intrinsic replaces is a tile: the computation over a rectangle of its axes. Where a split
-does not divide, a tile that sticks out is computed by plain loops with their guards.
+does not divide, a tile that sticks out is computed by a smaller form of the intrinsic, if it has
+one, else by plain loops with their guards.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import reduce
+from itertools import combinations
 from typing import TYPE_CHECKING, Literal
 
 from sterna.arith import interval, substitute
@@ -68,8 +71,9 @@ class _Tensorization:
         self.intrin: TensorIntrin = intrin
         self.analyzer = nest.analyzer
         self.check_loops()
-        self.tile = self.make_tile()
-        self.binding = self.bind()
+        self.extents = {leaf.var: nest.ranges[leaf].extent for leaf in self.inner}
+        self.tile = self.make_tile(self.extents)
+        self.binding = self.bind(intrin, self.tile)
 
     def refuse(self, reason: str) -> ValueError:
         return ValueError(
@@ -98,10 +102,9 @@ class _Tensorization:
         if self.nest.stage.store_predicate is not None:
             raise self.refuse("its stage has a store predicate")
 
-    def make_tile(self) -> Tile:
-        """The rectangle of axes that the inner loops run over."""
+    def make_tile(self, extents: Mapping[Var, Expr]) -> Tile:
+        """The rectangle of axes that inner loops of such extents run over."""
         nest = self.nest
-        extents = {leaf.var: nest.ranges[leaf].extent for leaf in self.inner}
         domains = {
             var: (build.const(0, extent.dtype), build.sub(extent, 1))
             for var, extent in extents.items()
@@ -126,13 +129,13 @@ class _Tensorization:
             )
         return Tile(self.op, ranges)
 
-    def bind(self) -> Binding:
+    def bind(self, intrin: TensorIntrin, tile: Tile) -> Binding:
         try:
-            found = match(self.intrin, self.tile, self.analyzer)
+            found = match(intrin, tile, self.analyzer)
         except Mismatch as mismatch:
-            whole = {axis: axis_range(axis) for axis in _axes(self.intrin.op)}
-            loops = _described(self.op, self.tile.ranges)
-            intrinsic = _described(self.intrin.op, whole)
+            whole = {axis: axis_range(axis) for axis in _axes(intrin.op)}
+            loops = _described(self.op, tile.ranges)
+            intrinsic = _described(intrin.op, whole)
             raise self.refuse(
                 f"{mismatch}\n"
                 f"  the loops compute      {loops}\n"
@@ -140,15 +143,15 @@ class _Tensorization:
             ) from None
         lowering = self.nest.lowering
         values = {var: lowering.load(value) for var, value in found.values.items()}
-        binding = Binding(self.intrin.name, values, self.analyzer)
-        buffers = iter(self.intrin.buffers)
-        for tensor in self.intrin.inputs:
+        binding = Binding(intrin.name, values, self.analyzer)
+        buffers = iter(intrin.buffers)
+        for tensor in intrin.inputs:
             region = found.inputs[tensor]
-            if self.intrin.reads_under_conditions:
+            if intrin.reads_under_conditions:
                 self.check_inside(tensor, region, found.values)
             first = [lowering.load(index) for index in region.first]
             binding.bind(next(buffers), self.view(region.tensor, first, region.dims))
-        first = [self.tile.ranges[axis].min for axis in self.op.axis]
+        first = [tile.ranges[axis].min for axis in self.op.axis]
         for tensor in self.op.outputs:
             binding.bind(next(buffers), self.view(tensor, first, found.output_dims))
         return binding
@@ -209,8 +212,14 @@ class _Tensorization:
         guards = self.nest.guards(part != "init")
         inside = [g for g in guards if variables.intersection(variables_in(g))]
         if inside:
-            condition = self.whole_tile(inside)
-            done = IfThenElse(condition, done, copy_stmt(self.plain(part, inside), {}))
+            condition = self.whole_tile(inside, self.extents)
+            if build.is_const(condition.args[0], 0):
+                raise self.refuse("no tile is whole: its factors are larger than what is computed")
+            other: Stmt = copy_stmt(self.plain(part, inside), {})
+            for fits, smaller in self.smaller_tiles(inside):
+                meaning = copy_stmt(_Serial().rewrite(self.plain(part, inside)), {})
+                other = IfThenElse(fits, Tensorized(self.intrin.name, smaller, meaning), other)
+            done = IfThenElse(condition, done, other)
         for guard in reversed(guards):
             if guard not in inside:
                 done = IfThenElse(guard, done)
@@ -236,14 +245,49 @@ class _Tensorization:
         update = nest.loops(self.inner[first:], _guarded(nest.update(), guards))
         return nest.loops(self.inner[:first], seq(init, update))
 
-    def whole_tile(self, guards: Sequence[Expr]) -> Expr:
-        """The condition under which guards hold in all iterations of the inner loops."""
+    def smaller_tiles(self, guards: Sequence[Expr]) -> list[tuple[Expr, Stmt]]:
+        """What computes tiles that stick out, and when: they end where a guard's range does."""
+        rests: dict[Var, int] = {}
+        ends: dict[Var, list[CompareExpr]] = {}
+        for guard in guards:
+            assert isinstance(guard, Call)
+            condition = guard.args[0]
+            loops = [var for var in self.extents if var in set(variables_in(guard))]
+            if not isinstance(condition, LT) or len(loops) != 1:
+                return []
+            (var,) = loops
+            end, side = build.int_value(condition.b), build.int_value(self.extents[var])
+            if end is None or side is None:
+                return []
+            ends.setdefault(var, []).append(condition)
+            if end % side:
+                rests[var] = min(end % side, rests.get(var, side))
+        if self.intrin.smaller is None or self.intrin.body is None:
+            return []
+        found: list[tuple[Expr, Stmt]] = []
+        for count in range(1, len(rests) + 1):
+            for cut in combinations(rests, count):
+                left = {var: build.const(rests[var], var.dtype) for var in cut}
+                extents = {**self.extents, **left}
+                sizes = tuple(build.int_value(extent) or 0 for extent in extents.values())
+                smaller = self.intrin.smaller(sizes)
+                assert smaller.body is not None
+                fits = self.whole_tile(guards, extents).args[0]
+                for var in cut:  # where one guard fails all that follows is outside
+                    over = [substitute(own.a, left) >= own.b for own in ends[var]]
+                    fits = build.logical_and(fits, reduce(build.logical_or, over))
+                fits = self.analyzer.simplify(fits)
+                if build.is_const(fits, 0):
+                    continue
+                binding = self.bind(smaller, self.make_tile(extents))
+                found.append((Call(fits.dtype, "likely", (fits,)), binding.statement(smaller.body)))
+        return found
+
+    def whole_tile(self, guards: Sequence[Expr], extents: Mapping[Var, Expr]) -> Call:
+        """The condition under which guards hold in all iterations of loops of such extents."""
         domains = {
-            leaf.var: (
-                build.const(0, leaf.var.dtype),
-                build.cast(leaf.var.dtype, self.nest.ranges[leaf].extent - 1),
-            )
-            for leaf in self.inner
+            var: (build.const(0, var.dtype), build.cast(var.dtype, extent - 1))
+            for var, extent in extents.items()
         }
         whole: Expr = build.const(True)
         for guard in guards:
@@ -257,8 +301,6 @@ class _Tensorization:
                 raise self.refuse(f"whether {condition} holds in a whole tile is not known")
             holds = _ORDERS[type(condition)](worst, build.const(0, worst.dtype))
             whole = build.logical_and(whole, self.analyzer.simplify(holds))
-        if build.is_const(whole, 0):
-            raise self.refuse("no tile is whole: its factors are larger than what is computed")
         return Call(whole.dtype, "likely", (whole,))
 
 

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import sterna
 from sterna import relay, te
 from sterna.relay.op import find
 from tests.op.harness import compiled, kind, reference
@@ -228,3 +229,15 @@ def test_messages(build: Any, text: str) -> None:
     x, i = relay.var("x", shape=(2, 3)), relay.var("i", shape=(2, 3), dtype="int32")
     with pytest.raises(ValueError, match=text):
         build(x, i)
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [("float32", 2e-6), ("float16", 2e-3)])
+def test_tanh_of_softplus_needs_no_logarithm(dtype: str, tolerance: float) -> None:
+    """As exporters write Mish."""
+    points = np.linspace(-30, 30, 121).astype(dtype)
+    x = relay.var("x", shape=points.shape, dtype=dtype)
+    model = sterna.compile(relay.Function((x,), relay.tanh(relay.nn.softplus(x))))
+    wanted = np.tanh(np.logaddexp(points.astype("float64"), 0))
+    np.testing.assert_allclose(model(points), wanted, rtol=tolerance, atol=1e-7)
+    (kernel,) = model.report().kernels
+    assert "log1p" not in kernel.operators and "tanh" not in kernel.operators

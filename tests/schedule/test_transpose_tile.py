@@ -7,6 +7,8 @@ import pytest
 import sterna as tvm
 from sterna import relay, te
 from sterna.contrib import graph_executor
+from sterna.ir.visitor import Rewriter
+from sterna.model.stages import Stages
 from sterna.schedule.kernel import Processor
 from sterna.schedule.transpose_tile import (
     NARROW_SIDE,
@@ -15,6 +17,9 @@ from sterna.schedule.transpose_tile import (
     transpose_intrinsic,
 )
 from sterna.support.dtype import DataType
+from sterna.target import Target
+from sterna.tir import Stmt, interpreter
+from sterna.tir.stmt import Tensorized
 
 
 @pytest.mark.parametrize("target", ["llvm", "c"])
@@ -36,6 +41,34 @@ def test_turned(dtype: str, side: int, target: str) -> None:
     out = tvm.nd.empty((2, columns, rows), dtype)
     tvm.build(schedule, [data, made], target=target)(tvm.nd.array(given), out)
     np.testing.assert_array_equal(out.numpy(), given[:, :, 1].transpose(0, 2, 1))
+
+
+class _Bodies(Rewriter):
+    """What machines do, in the place of what it means."""
+
+    def visit_Tensorized(self, done: Tensorized) -> Stmt:
+        return done.body
+
+
+@pytest.mark.parametrize(("shape", "axes", "squares"), [
+    ((2, 16, 3, 14), (0, 2, 3, 1), 2), ((2, 3, 14, 16), (0, 3, 1, 2), 2),
+    ((9, 17), (1, 0), 4), ((33, 31), (1, 0), 4), ((12, 20), (1, 0), 4),
+    ((2, 5, 28, 24), (0, 3, 1, 2), 3),
+])
+def test_squares_that_stick_out(
+    shape: tuple[int, ...], axes: tuple[int, ...], squares: int
+) -> None:
+    """Rows and columns that are left over take the steps of a square, and no plain loops."""
+    given = relay.var("given", shape=shape)
+    module = tvm.IRModule.from_expr(relay.Function((given,), relay.transpose(given, axes)))
+    target = Target("llvm -mtriple=x86_64-linux-gnu -mcpu=haswell -num-cores=1")
+    ((loops, *_),) = Stages.of(module, {}, target, 3)._loops("").values()
+    assert str(loops).count("tensorized") == squares
+    data = np.arange(np.prod(shape), dtype="float32")
+    out = np.full_like(data, np.nan)
+    interpreter.run(loops.with_body(_Bodies().rewrite(loops.body)), data, out)
+    wanted = data.reshape(shape).transpose(axes)
+    np.testing.assert_array_equal(out.reshape(wanted.shape), wanted)
 
 
 def test_which_squares_fit() -> None:

@@ -10,7 +10,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import in_float64
-from sterna.op.tensor.unary import erf_of, sigmoid_of
+from sterna.op.tensor.unary import erf_of, sigmoid_of, tanh_of_softplus
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr, const
@@ -134,18 +134,7 @@ def _softplus_reference(attrs: None, x: Array) -> Array:
 _activation("nn.softplus", None, _softplus, _softplus_reference, "log(1 + exp(x)).")
 
 
-def _mish(attrs: None, x: RelayExpr) -> RelayExpr:
-    """With n = exp(x): tanh(log(1 + n)) = ((1 + n)^2 - 1) / ((1 + n)^2 + 1).
-
-    Where n would be too large for its square the quotient is 1, as it is from there on.
-    """
-    most = 5.0 if tensor_type(x).dtype == "float16" else 20.0
-    n = call("exp", call("minimum", x, _number(most, x)))
-    above = n * (n + 2.0)
-    return x * (above / (above + 2.0))
-
-
-_activation("nn.mish", None, _mish,
+_activation("nn.mish", None, lambda attrs, x: x * tanh_of_softplus(x),
             lambda attrs, x: x * np.tanh(_softplus_reference(attrs, x)),
             "x * tanh(softplus(x)).")
 _activation("nn.softsign", None, lambda attrs, x: x / (call("abs", x) + 1.0),

@@ -11,11 +11,12 @@ from sterna.ir.build import bind
 from sterna.ir.expr import BOOL, FLOAT32, Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import elementwise, in_float64, quiet
 from sterna.op.tensor._arithmetic import Rule, product_for_quotient
 from sterna.relay.arrays import Array
-from sterna.relay.expr import RelayExpr
-from sterna.relay.op import ELEMWISE, Case, OpRecord, call, register
+from sterna.relay.expr import Call, RelayExpr, const
+from sterna.relay.op import ELEMWISE, Case, OpRecord, call, is_call_of, register
 from sterna.schedule.exponential import exp_minus_one
 from sterna.tir import op as t
 
@@ -63,6 +64,7 @@ def _register(
     mixed_precision: Literal["always", "follow", "never"] = "follow",
     instructions: int = 0,
     rewrites: Sequence[Rule] = (),
+    legalize: Callable[[None, tuple[RelayExpr, ...], Any], RelayExpr | None] | None = None,
 ) -> None:
     register(OpRecord(
         name,
@@ -75,6 +77,7 @@ def _register(
         mixed_precision=mixed_precision,
         instructions=instructions,
         rewrites=rewrites,
+        legalize=legalize,
         cases=cases,
         doc=doc,
     ))
@@ -189,6 +192,25 @@ _of_floats("rsqrt", t.rsqrt, lambda x: 1 / np.sqrt(x), "One over the square root
 
 # ---- angles ----
 
+
+def tanh_of_softplus(x: RelayExpr) -> RelayExpr:
+    """With n = exp(x): tanh(log(1 + n)) = ((1 + n)^2 - 1) / ((1 + n)^2 + 1).
+
+    Where n would be too large for its square the quotient is 1, as it is from there on.
+    """
+    dtype = tensor_type(x).dtype
+    n = call("exp", call("minimum", x, const(5.0 if dtype == "float16" else 20.0, dtype)))
+    above = n * (n + 2.0)
+    return above / (above + 2.0)
+
+
+def _tanh_of_logarithm(x: RelayExpr) -> RelayExpr | None:
+    """tanh(nn.softplus(x)): one exponential, and no logarithm to be undone."""
+    if not isinstance(x, Call) or not is_call_of(x, "nn.softplus"):
+        return None
+    return tanh_of_softplus(x.args[0])
+
+
 _of_floats("sin", t.sin, np.sin, "The sine.")
 _of_floats("cos", t.cos, np.cos, "The cosine.")
 _of_floats("tan", t.tan, np.tan, "The tangent.", mixed_precision="never")
@@ -199,7 +221,8 @@ _of_floats("sinh", t.sinh, np.sinh, "The hyperbolic sine.", mixed_precision="nev
 _of_floats("cosh", t.cosh, np.cosh, "The hyperbolic cosine.", mixed_precision="never")
 _of_floats("tanh", t.tanh, np.tanh, "The hyperbolic tangent.", fast="fast_tanh",
            instructions=EXP_INSTRUCTIONS + 1 + INVERSE_INSTRUCTIONS,
-           rewrites=[product_for_quotient])
+           rewrites=[product_for_quotient],
+           legalize=lambda attrs, args, target: _tanh_of_logarithm(args[0]))
 _of_floats("asinh", t.asinh, np.arcsinh, "The inverse hyperbolic sine.")
 _of_floats("acosh", t.acosh, np.arccosh, "The inverse hyperbolic cosine.")
 _of_floats("atanh", t.atanh, np.arctanh, "The inverse hyperbolic tangent.")
