@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 12280,
     "rpc": 5090,
     "runtime": 2270,
-    "schedule": 18390,
+    "schedule": 18720,
     "support": 4310,
     "target": 4400,
     "te": 5220,

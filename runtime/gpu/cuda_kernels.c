@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PLAIN_SHARED_BYTES = 48 * 1024, LOG_BYTES = 4096 };
+enum { LOG_BYTES = 4096 };
 
 static CUDA_MUTEX mutex = CUDA_MUTEX_INIT;
 
@@ -161,7 +161,7 @@ static int launch(gpu_kernel *k, const gpu_launch *l) {
   int failed = load_kernel(k, d) || cuda_encode_maps(k, l, d, maps);
   CUDA_UNLOCK(&mutex);
   cu_code code = 0;
-  if (!failed && l->shared_bytes > PLAIN_SHARED_BYTES)
+  if (!failed && l->shared_bytes) /* beside what the kernel has by itself, however little that is */
     code = cuFuncSetAttribute(k->loaded[id], CU_FUNC_MAX_DYNAMIC_SHARED_BYTES, (int32_t)l->shared_bytes);
   if (code) failed = explain_launch(k, l, d, code);
   if (!failed) failed = launch_now(k, l, d, values);

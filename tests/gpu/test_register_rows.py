@@ -152,6 +152,22 @@ def test_rows_are_brought_ahead(
     assert "for turn in" in check(made, wanted, tolerance, answers)
 
 
+@pytest.mark.parametrize("blocks, threads, length, dtype", [
+    (2, 64, 522, "float32"), (4, 64, 1031, "float32"), (4, 64, 1032, "bfloat16"),
+    (8, 256, 2080, "float32"),
+])
+def test_blocks_of_a_cluster_share_rows(
+    blocks: int, threads: int, length: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also more warps than a warp has lanes, and rows that begin inside of vectors."""
+    monkeypatch.setattr(register_rows, "CLUSTER_LANES", (threads,))
+    monkeypatch.setattr(register_rows, "MOST_HELD", 8)
+    lanes, tolerance = (4, 1e-5) if dtype == "float32" else (8, 2e-2)
+    answers = {"threads of a row": f"{blocks} blocks of {threads} threads, vectors of {lanes}"}
+    text = check(relay.nn.softmax(var("x", 2, length, dtype=dtype)), softmax, tolerance, answers)
+    assert f"cluster_size({blocks})" in text
+
+
 def test_rows_that_begin_inside_of_vectors() -> None:
     made = relay.nn.layer_norm(var("x", 3, 133), var("g", 133), var("b", 133))
     assert "first" not in check(made, norm)  # lanes would read scales that are far apart

@@ -47,6 +47,43 @@ def test_a_barrier_is_between_the_halves_alone() -> None:
     assert str(loop_pipeline.run(function)).count("storage_sync") == 1
 
 
+SHIFTED: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
+    "odd": (lambda: relay.transpose(var("x", 67, 73), (1, 0)), lambda x: x.T),
+    "twice odd": (lambda: relay.transpose(var("x", 70, 38), (1, 0)), lambda x: x.T),
+    "batch": (lambda: relay.transpose(var("x", 3, 35, 41), (0, 2, 1)),
+              lambda x: x.transpose(0, 2, 1)),
+    "between": (lambda: relay.transpose(var("x", 33, 2, 35), (2, 1, 0)),
+                lambda x: x.transpose(2, 1, 0)),
+    "long": (lambda: relay.transpose(var("x", 37, 33, dtype="int64"), (1, 0)), lambda x: x.T),
+    "with_more": (
+        lambda: relay.add(relay.nn.relu(relay.transpose(
+            var("x", 2, 19, 33), (0, 2, 1))), var("b", 19)),
+        lambda x, b: np.maximum(x.transpose(0, 2, 1), 0) + b),
+}
+
+
+@pytest.mark.parametrize("name, side", [*((name, 64) for name in SHIFTED), ("odd", 128)])
+def test_rows_that_begin_inside_of_vectors(name: str, side: int) -> None:
+    """All of their elements come by vectors, and results go by vectors but for ends of rows."""
+    expr, wanted = SHIFTED[name]
+    with answering({"tile of a transpose": f"{side} x 64, shifted"}):
+        function = lowered(expr()).function
+    assert "read_base" in str(function)
+    rng = np.random.default_rng(0)
+    arrays = [
+        (9 * rng.standard_normal([int(n) for n in b.shape])).astype(str(b.dtype))
+        for b in function.buffers if b is not None
+    ]
+    run_on_device(loop_pipeline.run(function), *arrays, seed=1)
+    np.testing.assert_array_equal(arrays[-1], wanted(*arrays[:-1]))
+
+
+@pytest.mark.parametrize("dtype, is_shifted", [("float32", True), ("bfloat16", False)])
+def test_odd_extents_of_words_are_moved_by_vectors(dtype: str, is_shifted: bool) -> None:
+    function = lowered(relay.transpose(var("x", 8191, 8193, dtype=dtype), (1, 0))).function
+    assert ("read_base" in str(function)) == is_shifted
+
+
 @pytest.mark.parametrize("shape, tile", [((8191, 8193), "(128, 32)"), ((8192, 8192), "(64, 64)")])
 def test_odd_extents_have_rows_of_a_warp(shape: tuple[int, int], tile: str) -> None:
     function = lowered(relay.transpose(var("x", *shape, dtype="bfloat16"), (1, 0))).function

@@ -24,7 +24,8 @@ SPLITS = (1, 2, 4, 8)
 SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
 MOST_IN_CLUSTERS = 104
-"""Blocks that run in clusters of more than two: of more, some wait for room in one place."""
+"""Blocks that run in clusters of more than two, or in pairs of large tiles: of more, some wait for
+room in one place."""
 MOST_BY_LANES = 120
 """The same of clusters of four by lanes, which leave other blocks room."""
 LEAST_TO_STAY = 128
@@ -204,7 +205,8 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
     whole = product.taps == 1 or product.blocks % ring.split == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
-    most = PROCESSORS if ring.split == 2 and (ring.wide or by_lanes) else MOST_IN_CLUSTERS
+    is_small = ring.wide or by_lanes or ring.columns <= 64
+    most = PROCESSORS if ring.split == 2 and is_small else MOST_IN_CLUSTERS
     if by_lanes and ring.split == 4:
         most = MOST_BY_LANES
     if not by_lanes and ring.own_columns % 8:
@@ -244,6 +246,8 @@ def microseconds(product: Product, ring: Ring) -> float:
     wanted = STAGES[0] if blocks <= PROCESSORS else 6
     if blocks <= PROCESSORS and steps > MOST_FILLED:
         wanted = LONG_BYTES // ring.stage_bytes
+    elif ring.resident and steps < 2 * wanted:
+        wanted = 4  # the next tile comes while this one is stored, whatever is left
     elif blocks > MANY_WAVES * PROCESSORS and results == 1:
         wanted = 4  # so that three blocks share a processor
     # Data that comes from outside has none in front; tiles by lanes leave another block room.

@@ -2,10 +2,11 @@
 
 Some lanes of a warp, or some warps, have a row among them. Each loads its vectors of it once, all
 of them at the same time, sums what it has, and joins that with the others by shuffles. Warps that
-share a row meet once for each sum, in shared memory. Rows that registers have no room for go into
-shared memory; those that even that has no room for are read again for every sum, and a cache has
-them by then. Where rows do not begin at whole vectors, the elements before the first whole vector
-and behind the last one are single elements of some of the threads.
+share a row meet once for each sum, in shared memory. Rows that registers of a block have no room
+for are shared by the blocks of a cluster, where a GPU has clusters, or go into shared memory; those
+that even that has no room for are read again for every sum, and a cache has them by then. Where
+rows do not begin at whole vectors, the elements before the first whole vector and behind the last
+one are single elements of some of the threads.
 """
 
 import math
@@ -17,8 +18,10 @@ from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.access import VECTOR_BYTES
+from sterna.schedule.gpu.cluster_rows import ClusterWriter, meets_once, suits_clusters
 from sterna.schedule.gpu.row_program import RowProgram, row_program
 from sterna.schedule.gpu.row_writer import (
+    FLOAT,
     READ_AGAIN,
     REGISTERS,
     REGISTERS_HAVE,
@@ -38,6 +41,8 @@ SHORTEST_ROW = 32
 # Lanes that share a row: as many as read whole lines of memory, up to all that a block has.
 LANES = tuple(1 << n for n in range(3, 11))
 AHEAD_LANES = LANES[5:]
+# Blocks of a cluster that share a row, and the threads of each.
+CLUSTERS, CLUSTER_LANES = (2, 4, 8), LANES[5:7]
 # Threads of a block where rows are short, and blocks that keep a device busy.
 BLOCK, BUSY = 128, 264
 # Elements of a row that a thread holds: what is read, and what is made of it.
@@ -70,8 +75,11 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
     beside = _beside_of(program, held)
     shifts = rows * length < 1 << 31
     room = _room_of(program, held, target)
-    ahead = _ahead_of(program, held, beside, kinds, target) if beside is not None else {}
-    share = _share_of(length, kinds, room, shifts and beside == [], ahead)
+    most_blocks = _most_blocks(program, held, kinds, target)
+    ahead: dict[Share, float] = {}
+    if beside is not None:
+        ahead = _ahead_of(program, held, beside, kinds, target, most_blocks)
+    share = _share_of(length, kinds, room, shifts and beside == [], ahead, most_blocks)
     if share.is_ahead:
         assert beside is not None
         at_once = _blocks_at_once(share, _shared_bytes(share, held, beside))
@@ -81,6 +89,8 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
             blocks = max(1, blocks // share.lanes) * share.lanes
         return AheadWriter(
             program, outputs[0], held, beside, share, blocks, at_once).tensor()
+    if share.blocks > 1:
+        return ClusterWriter(program, outputs[0], held, share).tensor()
     counts = [n for n in (16, 8, 4, 2, 1) if n * share.threads <= max(2 * BLOCK, share.threads)]
     together = choose(
         "rows of a block", counts, lambda n: abs(math.log2(BLOCK / (n * share.threads)))
@@ -121,6 +131,27 @@ def _room_of(
     return most // sum(tensor.dtype.bytes for tensor in held)
 
 
+def _most_blocks(
+    program: RowProgram, held: Sequence[Tensor], kinds: Sequence[DataType],
+    target: ScheduleTarget | None,
+) -> int:
+    """Blocks that may share a row: more than one where they run in clusters, and rows are so long
+    that one block's threads take more than half of a processor's registers for one.
+
+    Measured on an H200: rows of 16 bits leave less time to meet. They gain only where blocks meet
+    but once, rows begin at whole vectors and another way would need all registers.
+    """
+    arch = None if target is None else target.attrs.get("arch")
+    has_clusters = isinstance(arch, str) and Architecture.of(arch).number >= 90
+    length, lanes = math.prod(program.row), VECTOR_BYTES // max(kind.bytes for kind in kinds)
+    if not has_clusters or length <= MOST_HELD * CLUSTER_LANES[-1]:
+        return 1
+    is_narrow = any(tensor.dtype.bytes < FLOAT.bytes for tensor in held)
+    if is_narrow and (length % lanes or length > MOST_HELD * LANES[-1] or not meets_once(program)):
+        return 1
+    return CLUSTERS[-1] if suits_clusters(program) else 1
+
+
 def _beside_of(program: RowProgram, held: Sequence[Tensor]) -> list[Tensor] | None:
     """Arrays that have no rows and are read along one, such as the scales of a norm: where rows
     begin inside of vectors, theirs do not. None if a sum reads one, or not at the very place."""
@@ -144,13 +175,13 @@ def _beside_of(program: RowProgram, held: Sequence[Tensor]) -> list[Tensor] | No
 
 def _ahead_of(
     program: RowProgram, held: Sequence[Tensor], beside: Sequence[Tensor],
-    kinds: Sequence[DataType], target: ScheduleTarget | None,
+    kinds: Sequence[DataType], target: ScheduleTarget | None, most_blocks: int,
 ) -> dict[Share, float]:
     """Who may have a row, if another is brought meanwhile, and how much longer work takes then.
 
     Measured on an H200: blocks of one row each take turns well as long as two of them have room.
-    Rows that registers do not keep gain, and so do those that begin inside of vectors, beside
-    scales that do not.
+    Rows that registers do not keep, not even those of a cluster, gain, and so do those that begin
+    inside of vectors, beside scales that do not.
     """
     arch = None if target is None else target.attrs.get("arch")
     length, rows = math.prod(program.row), math.prod(program.rows)
@@ -167,7 +198,8 @@ def _ahead_of(
         bytes_of = _shared_bytes(share, held, beside)
         if share.own < 2 or bytes_of > room or (share.held and share.own * lanes > MOST_HELD):
             continue
-        gains = length > MOST_HELD * LANES[-1]
+        most_lanes = LANES[-1] if most_blocks == 1 else most_blocks * CLUSTER_LANES[-1]
+        gains = length > MOST_HELD * most_lanes
         if beside:
             gains = share.held and share.is_shifted and _blocks_at_once(share, bytes_of) > 1
         found[share] = 0.9 if gains else 4.0
@@ -187,7 +219,8 @@ def _blocks_at_once(share: Share, bytes_of: int) -> int:
 
 
 def _share_of(
-    length: int, kinds: Sequence[DataType], room: int, may_shift: bool, ahead: Mapping[Share, float]
+    length: int, kinds: Sequence[DataType], room: int, may_shift: bool,
+    ahead: Mapping[Share, float], most_blocks: int,
 ) -> Share:
     """Who has a row of so many elements; several arrays of a row take as many registers."""
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
@@ -199,6 +232,13 @@ def _share_of(
         share for threads in counts
         if (share := Share(threads, lanes, length, REGISTERS_HAVE)).own * lanes <= MOST_HELD
         and share.registers <= REGISTERS
+    ]
+    fitting += [
+        share for threads, blocks in product(CLUSTER_LANES, CLUSTERS)
+        if blocks <= most_blocks
+        and (share := Share(
+            blocks * threads, lanes, length, REGISTERS_HAVE, blocks=blocks)).own * lanes
+        <= MOST_HELD
     ]
     # Two blocks of a processor take turns at memory where both have room.
     for threads, most in ((LANES[-2], room // 2), (LANES[-1], room)):

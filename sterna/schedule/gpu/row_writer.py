@@ -27,6 +27,8 @@ REGISTERS, BESIDE = 65536, 28
 AT_ONCE = 32
 # Cycles that it takes to hand a value on, and for warps of a block to meet.
 HAND_ON, MEET, EACH = 4, 40, 10
+# The same for blocks of a cluster, beside what other blocks of their processors do meanwhile.
+CLUSTER_MEET = 20
 # How much more work takes where no other block of a processor waits for memory meanwhile.
 ALONE = 1.45
 REGISTERS_HAVE, SHARED_HAS, READ_AGAIN = "", ", in shared memory", ", read again"
@@ -45,6 +47,13 @@ class Share:
     """Whether a row stays in registers or in shared memory, or is read again."""
     is_ahead: bool = False
     """Whether rows are brought while others are computed."""
+    blocks: int = 1
+    """Blocks of a cluster that have a row among their threads."""
+
+    @property
+    def in_block(self) -> int:
+        """Threads of a row in one block."""
+        return self.threads // self.blocks
 
     @property
     def held(self) -> bool:
@@ -73,8 +82,8 @@ class Share:
 
     @property
     def registers(self) -> int:
-        """Of all threads of a row that registers keep."""
-        return (self.own * self.lanes + BESIDE) * self.threads
+        """Of all threads of a block that have a row, or some of it, in registers."""
+        return (self.own * self.lanes + BESIDE) * self.in_block
 
     @property
     def at_once(self) -> int:
@@ -86,6 +95,7 @@ class Share:
         """Cycles of all threads for a row: what each does of its own, and joining it."""
         steps = int(math.log2(min(self.threads, WARP)))
         joined = HAND_ON * steps + (MEET if self.threads > WARP else 0)
+        joined += CLUSTER_MEET if self.blocks > 1 else 0
         times = {REGISTERS_HAVE: 1.0, SHARED_HAS: 1.5, READ_AGAIN: 3.0}[self.kept]
         if self.held and 2 * self.registers > REGISTERS:
             times = ALONE
@@ -93,7 +103,8 @@ class Share:
 
     def __str__(self) -> str:
         ahead = ", brought ahead" if self.is_ahead else ""
-        return f"{self.threads} threads, vectors of {self.lanes}{self.kept}{ahead}"
+        blocks = f"{self.blocks} blocks of " if self.blocks > 1 else ""
+        return f"{blocks}{self.in_block} threads, vectors of {self.lanes}{self.kept}{ahead}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,6 +158,8 @@ class RowWriter:
         self.is_read = False
         """Whether the row was read from memory."""
         self.is_narrow = out.dtype.is_float and out.dtype.bits <= 16
+        self.sums_powers = not share.held
+        """Whether powers are summed before the largest number of their row is known."""
 
     def tensor(self) -> Tensor:
         """The result."""
@@ -167,17 +180,7 @@ class RowWriter:
 
     def _write(self) -> None:
         ib, program, share = self.ib, self.program, self.share
-        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
-        ib.scope_attr(block, "thread_extent", -(-self.count // self.together))
-        ib.scope_attr(thread, "thread_extent", share.threads * self.together)
-        self.lane = thread.var % share.threads
-        self.place_in_block = thread.var // share.threads
-        row = ib.let("row", block.var * self.together + self.place_in_block)
-        self.is_there = row < self.count if self.count % self.together else None
-        if self.is_there is not None:
-            # Threads of rows behind the last do the last one's work, and do not store it.
-            row = ib.let("near", build.minimum(row, self.count - 1))
-        self._name_row(row)
+        self._name_row(self._bind())
         window = share.own if share.held else share.at_once
         self.window = self._windows("local", (window, share.lanes))
         self.single = self._windows("local", (1, 1)) if share.is_shifted else {}
@@ -201,6 +204,21 @@ class RowWriter:
             wanted = build.logical_and(wanted, self.is_there)
         with ib.if_scope(wanted):
             self.out[self._indices(self.out.buffer, ())] = self._value(program.result)
+
+    def _bind(self) -> Expr:
+        """Which row a thread has some of."""
+        ib, share = self.ib, self.share
+        block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
+        ib.scope_attr(block, "thread_extent", -(-self.count // self.together))
+        ib.scope_attr(thread, "thread_extent", share.threads * self.together)
+        self.lane = thread.var % share.threads
+        self.place_in_block = thread.var // share.threads
+        row = ib.let("row", block.var * self.together + self.place_in_block)
+        self.is_there = row < self.count if self.count % self.together else None
+        if self.is_there is None:
+            return row
+        # Threads of rows behind the last do the last one's work, and do not store it.
+        return ib.let("near", build.minimum(row, self.count - 1))
 
     def _windows(self, scope: str, shape: tuple[int, ...]) -> dict[Tensor, BufferVar]:
         """Arrays for what is read of rows."""
@@ -350,14 +368,14 @@ class RowWriter:
         """All sums of a row; those of powers that follow each other in one go where it is read."""
         steps = list(self.program.sums)
         while steps:
-            if not self.share.held and len(steps) > 1 and is_sum_of_powers(*steps[:2]):
+            if self.sums_powers and len(steps) > 1 and is_sum_of_powers(*steps[:2]):
                 self._sum_powers(steps.pop(0), steps.pop(0))
             else:
                 self._sum(steps.pop(0))
             self.is_read = True
 
     def _sum(self, step: RowSum) -> None:
-        ib, (join, kind) = self.ib, _joining(step)
+        ib, (join, kind) = self.ib, joining(step)
         total = ib.allocate(str(kind), (1,), name=f"{step.name}.own", scope="local")
         total[0] = build.cast(kind, step.combiner.identity[0])
         self.totals = [total] if kind == FLOAT else []
@@ -433,7 +451,7 @@ class RowWriter:
 
     def _join_all(self, step: RowSum, total: BufferVar) -> None:
         """What all threads of a row have, as one number that each of them knows."""
-        ib, (join, kind) = self.ib, _joining(step)
+        ib, (join, kind) = self.ib, joining(step)
         self._join(total, join, min(self.share.threads, WARP))
         if self.warps > 1:
             parts = ib.allocate(
@@ -504,7 +522,7 @@ def is_sum_of_powers(largest: RowSum, powers: RowSum) -> bool:
     )
 
 
-def _joining(step: RowSum) -> tuple[Callable[[Expr, Expr], Expr], DataType]:
+def joining(step: RowSum) -> tuple[Callable[[Expr, Expr], Expr], DataType]:
     """How two sums become one, and in which type: the largest of narrow floats is one of wide."""
     combiner = step.combiner
     kind = step.value.dtype

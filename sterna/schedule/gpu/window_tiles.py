@@ -25,8 +25,8 @@ MOST_OUTPUTS = 32
 MOST_PRODUCTS = 400
 # Steps of a window that are written out: what neighbours share shows only then.
 MOST_STEPS = 25
-# Sums, and what is read for one row of windows, that a thread has in registers.
-MOST_REGISTERS = 72
+# Sums, what is read for a row of windows, and its weights, that a thread has in registers.
+MOST_REGISTERS = 62
 # Threads that keep a device busy.
 BUSY_THREADS = 132 * 256
 # Instructions to load a vector, and to convert an element.
@@ -82,7 +82,8 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
             for side, stride, window in zip(tile.sizes, strides, windows, strict=True)
         ]
         row = math.prod(seen[1:]) * tile.lanes
-        taken = tile.outputs * tile.lanes + row + (math.prod(steps) * tile.lanes if weighted else 0)
+        weights = math.prod(steps[1:]) * tile.lanes if weighted else 0
+        taken = tile.outputs * tile.lanes + row + weights
         loads = math.prod(seen) + (math.prod(steps) if weighted else 0)
         each = math.prod(steps) + loads * (CONVERT + LOAD / tile.lanes) / tile.outputs
         crowded = max(1.0, taken / MOST_REGISTERS)

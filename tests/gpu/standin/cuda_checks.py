@@ -132,6 +132,9 @@ def test_launches() -> None:
     ]
     launch(address(a), address(b), 10, 0, 1, 1, 32, 1, 1, 0)
     assert not driver.calls("cuLaunch")
+    # What a launch brings and what the kernel has by itself may be too much together.
+    launch(address(a), address(b), 10, 3, 1, 1, 32, 1, 1, 49_152)
+    assert driver.calls("cuFuncSet") == ["cuFuncSetAttribute add_one 8 49152"]
 
 
 def test_values_of_all_types() -> None:
