@@ -7,6 +7,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.op.tensor.join import MOST_PARTS
 from sterna.relay import transform
+from sterna.relay.arrays import to_numpy
 from sterna.relay.traverse import post_order
 from tests.relay.support import apply, check, text_of
 
@@ -154,3 +155,20 @@ def test_a_long_chain_of_joined_parts_is_copied_together_now_and_then() -> None:
     ]
     assert max(counts) == MOST_PARTS
     assert len(counts) == 3 * MOST_PARTS
+
+
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (1, 1, 1)])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int8"])
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_constant_of_one_element_is_a_number(
+    shape: tuple[int, ...], dtype: str, is_first: bool
+) -> None:
+    x = relay.var("x", shape=(2, 3), dtype=dtype)
+    lone = relay.const(np.full(shape, 2), dtype)
+    body = relay.subtract(lone, x) if is_first else relay.subtract(x, lone)
+    made = apply(transform.SimplifyExpr(), relay.Function((x,), body)).body
+    (constant,) = [each for each in made.args if isinstance(each, relay.Constant)]
+    is_number = len(shape) <= 2  # a third axis would be one of the result
+    assert constant.data.shape == (() if is_number else shape)
+    assert constant.data.dtype == dtype and float(to_numpy(constant.data).reshape(())) == 2
+    assert made.args.index(constant) == (0 if is_first else 1)

@@ -4,10 +4,12 @@ Floats are joined only where nothing cancels and nothing leaves the type's range
 users write to round or to saturate keeps its meaning. A sum with 0 loses the sign of zero.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
 
+from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import Array, float_info, from_numpy, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import call, is_call_of, record_of
@@ -32,6 +34,21 @@ def with_neutral(number: int, on_the_right: bool = False) -> Rule:
 
 def _is_all(expr: RelayExpr, number: int) -> bool:
     return isinstance(expr, Constant) and bool(np.all(to_numpy(expr.data) == number))
+
+
+def lone_number(made: Call) -> RelayExpr | None:
+    """x + [[c]] -> x + c: kernels hold numbers, and read constants of one element from memory."""
+    record = record_of(made)
+    assert record is not None
+    for place, (other, data) in enumerate((made.args, made.args[::-1])):
+        if not isinstance(other, Constant) or isinstance(data, Constant):
+            continue
+        kind, result = tensor_type(data), tensor_type(made)
+        if other.data.shape and math.prod(other.data.shape) == 1 and kind.shape == result.shape:
+            args = [*made.args]
+            args[place] = Constant(from_numpy(to_numpy(other.data).reshape(()), other.data.dtype))
+            return call(record.name, *args)
+    return None
 
 
 def constants_joined(made: Call) -> RelayExpr | None:

@@ -17,6 +17,7 @@ from sterna.op.tensor._arithmetic import (
     constants_joined,
     difference_joined,
     factor_first,
+    lone_number,
     with_neutral,
 )
 from sterna.relay.arrays import Array
@@ -81,7 +82,7 @@ def binary(
         pattern=BROADCAST,
         is_monotone=is_monotone,
         mixed_precision=mixed_precision,
-        rewrites=rewrites,
+        rewrites=[*rewrites, lone_number],
         legalize=legalize,
         integer=integer,
         cases=cases,
