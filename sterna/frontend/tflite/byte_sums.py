@@ -54,17 +54,17 @@ _AROUND = range(-STEPS, STEPS + 1)
 
 
 def _start(wanted: Array, products: Array, shift: int, low: int) -> int | None:
-    """What can be added to products, in the middle of all that can be; None if nothing can.
+    """What can be added to products, a multiple of a large power of 2; None if nothing can.
 
-    Beyond the ends of the range there is no bound: what is held within it may be any number.
+    Beyond the ends of the range there is no bound: what is held within it may be any number. Few
+    digits are short instructions.
     """
     beyond = 1 << 62
     least = int(np.where(wanted > low, (wanted << shift) - products, -beyond).max())
     above = int(np.where(wanted < low + 255, ((wanted + 1) << shift) - products, beyond).min())
-    if least >= above:
+    if least >= above or least == -beyond or above == beyond:  # nothing, or nearly one number
         return None
-    if least == -beyond or above == beyond:  # one number alone, or nearly
-        return None
-    start = (least + above - 1) // 2
+    rounded = (-(-least >> bits) << bits for bits in range(31, -1, -1))
+    start = next(each for each in rounded if each < above)
     ends = (int(products.min()) + start, int(products.max()) + start)
     return start if ends[0] >= -MOST and ends[1] <= MOST else None
