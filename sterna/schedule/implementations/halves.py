@@ -24,7 +24,7 @@ from sterna.te import Tensor
 MOST_PIXELS, MOST_CHANNELS = 6, 4
 # Instructions of a call with its loop's turns, of a sum that is rounded and stored, of four bytes
 # that are widened into the panel.
-CALLED, FINISHED, WIDENED = 34, 11, 6
+CALLED, FINISHED, WIDENED = 24, 11, 6
 # What it costs that the last panel is not full: results cannot lie over what they read, and
 # their sums are stored in a loop, from memory, by so many instructions more.
 UNEVEN, LOOPED = 1.1, 10
