@@ -1,12 +1,15 @@
 """Quantised networks beside their float ones: agreement of the top class, and time.
 
     python benchmarks/quantisation.py MODELS [--only NAME ...] [--samples 100] [--turns 15]
+                                      [--keep-accuracy 1%]
 
 MODELS is a folder with the float networks and the pictures that the cases below name; the network
 of digits comes with Sterna. Of the pictures random crops, mirrored and of other brightness, are
 made; half of them calibrate, half are judged. Each network is quantised by `sterna.quantize` and by
 ONNX Runtime's static quantiser (QDQ, weights by channel), and both are compared with the float
-network. The network that tells what is in a file reads files of this Python and its packages.
+network. With --keep-accuracy each is quantised once more, with layers left in float until no more
+results of samples change, and a row says how many are the same and how many layers are in integers.
+The network that tells what is in a file reads files of this Python and its packages.
 Times are of one thread, by its own clock, float and int8 in turns. Needs onnxruntime, pillow and
 torch.
 """
@@ -37,6 +40,7 @@ from PIL import Image
 from rows import Row, show_rows
 
 import sterna
+from sterna.cli.quantize import parse_fraction
 from sterna.frontend.tflite.schema import read_model
 from sterna.runtime import set_num_threads
 
@@ -378,6 +382,29 @@ def measure(
     ]
 
 
+def measure_kept(case: Case, folder: Path, count: int, loss: float) -> Row:
+    """Quantise a network so that at most a share of its results change."""
+    samples = case.samples(folder, 2 * count)
+    given, judged = samples[::2], samples[1::2]
+    with tempfile.TemporaryDirectory() as place:
+        source, own = (Path(place) / f"{n}.onnx" for n in ("float", "own"))
+        float_network(case, folder, source)
+        made = sterna.quantize(str(source), given, activations=NATIVE_BYTES, keep_accuracy=loss)
+        onnx.save(made.model, own)
+        plain = session(source)
+        kept = sterna.compile(str(own), shapes={
+            onnxruntime.InferenceSession(str(source)).get_inputs()[0].name: given[0].shape})
+        others = agreement(
+            case, [plain(sample) for sample in judged], [first(kept(sample)) for sample in judged])
+    layers = made.report.layers
+    whole, share = sum(layer.in_integers for layer in layers), 1 - made.report.agreement.loss
+    left = [layer.name for layer in layers if not layer.in_integers]
+    print(f"{case.name}: {len(left)} layers in float: {', '.join(left)}", flush=True)
+    return Row(
+        f"{case.name}: as in float, at most {loss:.0%} lost", 100 * share, "%", 100 * (1 - loss),
+        beside=f"{whole} of {len(layers)} layers in integers; other samples {others:.2%}")
+
+
 def first(result: Any) -> Array:
     """The first of a network's results."""
     return np.asarray(result[0] if isinstance(result, tuple) else result)
@@ -390,6 +417,8 @@ def main() -> int:
     parser.add_argument("--samples", type=int, default=100)
     parser.add_argument("--turns", type=int, default=15)
     parser.add_argument("--keep", type=Path, help="a folder for the networks that are made")
+    parser.add_argument("--keep-accuracy", type=parse_fraction, metavar="1%",
+                        help="also leave layers in float until no more results change")
     parser.add_argument("--markdown", action="store_true", help="print a table of a page")
     options = parser.parse_args()
     set_num_threads(1)
@@ -397,6 +426,9 @@ def main() -> int:
     rows = [row for case in CASES if case.name in options.only
             for row in measure(case, options.models, options.samples, options.turns,
                                options.keep and options.keep / case.name)]
+    if options.keep_accuracy is not None:
+        rows += [measure_kept(case, options.models, options.samples, options.keep_accuracy)
+                 for case in CASES if case.name in options.only]
     return show_rows("Quantised networks", rows, options.markdown)
 
 

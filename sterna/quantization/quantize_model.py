@@ -27,6 +27,10 @@ ACTIVATIONS = ("uint8", "int8")
 MUCH = 1.1
 
 
+# Into how many parts what was left in float is divided, of which each is tried in integers.
+PARTS = (2, 4, 8)
+
+
 @dataclass(frozen=True, slots=True)
 class QuantizedModel:
     """A model in QDQ form, and what quantising it has cost."""
@@ -99,17 +103,7 @@ class _Work:
         reference = list(Runner(self.float_model, next(iter(self.samples))).over(self.samples))
         made, errors, agreement = self.best_of_shares(keep_float, reference)
         if keep_accuracy is not None and agreement.loss > keep_accuracy:
-            ranked = sorted(errors, key=lambda name: -errors[name].error)
-            low, high = 0, len(ranked)  # low layers in float do not do, high do
-            best = None
-            while high - low > 1:
-                middle = (low + high) // 2
-                tried, found = self.quantized(keep_float | frozenset(ranked[:middle]))
-                outcome = self.compare(tried, reference)
-                if outcome.loss <= keep_accuracy:
-                    high, best = middle, (tried, found, outcome)
-                else:
-                    low = middle
+            best = self.fewest_in_float(keep_accuracy, keep_float, errors, reference)
             if best is None:
                 raise ValueError(
                     f"no layer can be quantised so that at most {keep_accuracy:.2%} of the results "
@@ -119,6 +113,38 @@ class _Work:
             errors = {**{n: e.left_in_float() for n, e in errors.items()}, **found}
         return QuantizedModel(made, QuantizationReport(
             [*kept, *errors.values()], agreement, self.seen.samples))
+
+    def fewest_in_float(
+        self, loss: float, keep_float: frozenset[str], errors: Mapping[str, LayerReport],
+        reference: Sequence[Mapping[str, Any]],
+    ) -> tuple[ModelProto, dict[str, LayerReport], Agreement] | None:
+        """The model with as many of the worst layers in float as it takes, but those that need not.
+
+        A layer's own error does not say what it does to the outputs: parts of what was left in
+        float, the best layers first, become integers again where that loses no more.
+        """
+        ranked = sorted(errors, key=lambda name: -errors[name].error)
+        best = None
+
+        def does(names: Sequence[str]) -> bool:
+            nonlocal best
+            made, found = self.quantized(keep_float | frozenset(names))
+            outcome = self.compare(made, reference)
+            if outcome.loss <= loss:
+                best = made, found, outcome
+            return outcome.loss <= loss
+
+        low, high = 0, len(ranked)  # low layers in float do not do, high do
+        while high - low > 1:
+            middle = (low + high) // 2
+            low, high = (low, middle) if does(ranked[:middle]) else (middle, high)
+        left = ranked[:high] if best is not None else []
+        for parts in PARTS:
+            size = -(-len(left) // parts)
+            for end in range(len(left), 0, -size) if len(left) > parts else ():
+                fewer = left[: max(end - size, 0)] + left[end:]
+                left = fewer if does(fewer) else left
+        return best
 
     def best_of_shares(
         self, keep_float: frozenset[str], reference: Sequence[Mapping[str, Any]]

@@ -14,7 +14,14 @@ from sterna.ir.expr import Expr
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import split_bias
-from sterna.schedule.halves_steps import Step, is_written_out, panel_dots, row_dots, widen_rows
+from sterna.schedule.halves_steps import (
+    Step,
+    is_written_out,
+    panel_dots,
+    panel_loads,
+    row_dots,
+    widen_rows,
+)
 from sterna.schedule.overlap import lead_of_pixels
 from sterna.schedule.statement_kernel import StatementKernel, places_of
 from sterna.te import all as all_of
@@ -89,7 +96,7 @@ class HalvesKernel(StatementKernel):
         each, channels = self.pixels, self.channels
         rows = self.bytes or channels > 1
         step = row_dots(channels, not self.bytes) if rows else panel_dots(each)
-        group = each + channels * (3 + 2 * each)
+        group = panel_loads(each) + channels * (3 + 2 * each)
         calls = -(-self.made.pixels // each) * (self.made.outputs // channels)
         length = group * (self.groups if self.groups < UNROLLED else 3)
         is_out = is_written_out(calls, each * channels, length, calls * self.groups * group)

@@ -5,6 +5,7 @@ piece of assembly, and beside it stands the same in plain C, for every other com
 A function serves all layers of a network that have its tile.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 # Registers are those that the compiler picks: %[name].
@@ -46,19 +47,39 @@ def loop(lines: list[str], count: str, step: int) -> list[str]:
 _WIDEN = ["sxtb16 %[odd], %[even], ror #8", "sxtb16 %[even], %[even]"]
 
 
-def _dots(total: str, begin: str = "") -> list[str]:
+def _dots(total: str, begin: str = "", own: str = "") -> list[str]:
     return [
-        f"smlad %[{total}], %[low], %[even], %[{begin or total}]",
-        f"smlad %[{total}], %[high], %[odd], %[{total}]",
+        f"smlad %[{total}], %[low{own}], %[even], %[{begin or total}]",
+        f"smlad %[{total}], %[high{own}], %[odd], %[{total}]",
     ]
 
 
+# Pixels of a panel are loaded in pairs, by one instruction, where there are registers for it. It
+# takes them in the order of their numbers; compilers may keep r7 and r11 for frames, r9 for data.
+MOST_PAIRED = 4
+_PAIR = {"low": "r4", "high": "r5", "low2": "r6", "high2": "r8"}
+_LOAD_PAIR = f"ldmia %[panel]!, {{{', '.join(f'%[{each}]' for each in _PAIR)}}}"
+_LOAD_ONE = "ldrd %[low], %[high], [%[panel]], #8"
+
+
+def panel_loads(pixels: int) -> int:
+    """The instructions that load so many pixels of a panel."""
+    return -(-pixels // 2) if pixels <= MOST_PAIRED else pixels
+
+
 def _of_groups(
-    name: str, sums: int, step: list[str], begin: str, plain: str, first: str = ""
+    name: str, sums: int, step: list[str], begin: str, plain: str, first: str = "",
+    pixels: Sequence[str] = ("low", "high"),
 ) -> str:
-    """A loop over groups, two in a turn; first: assembly of the first group, which begins sums."""
+    """A loop over groups, two in a turn; first: assembly of the first group, which begins sums.
+
+    pixels: the variables that hold pixels, in registers of their own where there are pairs.
+    """
     names = [f"s{n}" for n in range(sums)]
-    changed, scratch = [*names, "weights", "panel"], ["even", "odd", "low", "high"]
+    changed, scratch = [*names, "weights", "panel"], ["even", "odd", *pixels]
+    held = f"  int32_t even, odd, {', '.join(pixels)};" if len(pixels) < len(_PAIR) else "\n".join([
+        "  int32_t even, odd;",
+        *(f'  register int32_t {each} __asm__("{_PAIR[each]}");' for each in pixels)])
     kept = "\n".join(f"  sums[{n}] = s{n};" for n in range(sums))
     one, two = (assembly(step * times, changed, scratch, []) for times in (1, 2))
     return f"""\
@@ -66,7 +87,7 @@ def _of_groups(
   int32_t {", ".join(names)};
 {begin if not first else ""}
 {SELECT}
-  int32_t even, odd, low, high;
+{held}
 {first}
   if (groups & 1) {{
 {one}
@@ -125,26 +146,29 @@ def is_written_out(calls: int, sums: int, length: int, kernel: float) -> bool:
 def panel_dots(pixels: int) -> Step:
     """A channel times a panel of so many pixels: weights are widened once for all of them."""
     name = f"sterna_panel_dots_{pixels}"
-    step = ["ldr %[even], [%[weights]], #4", "ldrd %[low], %[high], [%[panel]], #8", *_WIDEN]
+    is_paired = 2 <= pixels <= MOST_PAIRED
+    step = ["ldr %[even], [%[weights]], #4"]
     first, last = [*step], f"s{pixels - 1}"  # which holds the bias until its products come
     plain = [
         "    int32_t w0 = weights[0], w1 = weights[1], w2 = weights[2], w3 = weights[3];",
         "    weights += 4;",
     ]
     for pixel in range(pixels):
-        if pixel:
-            step.append("ldrd %[low], %[high], [%[panel]], #8")
-            first.append(step[-1])
-        step += _dots(f"s{pixel}")
-        first += _dots(f"s{pixel}", last)
+        own = "2" if is_paired and pixel % 2 else ""
+        loads = [] if own else [_LOAD_PAIR if is_paired and pixel + 1 < pixels else _LOAD_ONE]
+        loads += _WIDEN if pixel == 0 else []
+        step += [*loads, *_dots(f"s{pixel}", own=own)]
+        first += [*loads, *_dots(f"s{pixel}", last, own)]
         plain.append(f"    s{pixel} += {_PLAIN};\n    panel++;")
     others = [f"s{n}" for n in range(pixels - 1)]
-    scratch = [*others, "even", "odd", "low", "high"]
+    held = list(_PAIR) if is_paired else ["low", "high"]
+    scratch = [*others, "even", "odd", *held]
     begun = f"  {last} = bias;\n{assembly(first, [last, 'weights', 'panel'], scratch, [])}\n" \
             "  groups--;"
     begin = "  " + "".join(f"s{n} = " for n in range(pixels)) + "bias;"
     head = _HEAD.format(name=name, more=", int32_t bias")
-    return Step(name, STEP + _of_groups(head, pixels, step, begin, "\n".join(plain), begun))
+    return Step(name, STEP + _of_groups(
+        head, pixels, step, begin, "\n".join(plain), begun, held))
 
 
 def row_dots(channels: int, widened: bool) -> Step:

@@ -18,7 +18,8 @@ from tests.support import require_module, require_program
 
 @pytest.mark.parametrize(("board", "cpu", "toolchain", "named"), [
     ("mps2_an385", "cortex-m3", "gcc", "sterna_dots_across"),
-    ("mps2_an386", "cortex-m4", "gcc", "smlad"), ("mps3_an547", "cortex-m55", "gcc", "vmladava"),
+    ("mps2_an386", "cortex-m4", "gcc", "smlad"), ("mps2_an386", "cortex-m4", "zig", "smlad"),
+    ("mps3_an547", "cortex-m55", "gcc", "vmladava"),
     ("mps3_an547", "cortex-m55", "zig", "vmladava"),
 ])
 def test_layers_are_exact(

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from sterna import micro
+import sterna as tvm
+from sterna import micro, relay
+from sterna.micro.firmware import target_of
 from sterna.micro.platforms.arduino import find_ports
-from sterna.micro.platforms.boards import TEMPLATES, load_boards
+from sterna.micro.platforms.boards import TEMPLATES, Board, load_boards
 from sterna.micro.platforms.streams import TtyStream
 from sterna.micro.project_api.server import IoTimeoutError
 from tests.micro.networks import build, mixed
+from tests.schedule.test_halves import WINDOWS, layer
 from tests.support import require_program
 
 STRICT = ["-Wall", "-Wextra", "-Werror", "-O1"]
@@ -77,17 +80,29 @@ def compile_all(folder: Path, language: list[str], files: list[Path], flags: lis
         assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("project_type", ["example_project", "host_driven"])
-def test_zephyr(project_type: str, program: Any, tmp_path: Path) -> None:
-    gcc, headers = require_program("gcc"), tmp_path / "zephyr"
+def write_zephyr(folder: Path) -> list[str]:
+    """Headers of Zephyr, and the flags that its build would give."""
     for name, text in (("kernel.h", KERNEL), ("device.h", DEVICE), ("drivers/uart.h", UART),
                        ("sys/printk.h", PRINTK)):
-        (headers / name).parent.mkdir(parents=True, exist_ok=True)
-        (headers / name).write_text(text)
+        path = folder / "zephyr" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return [f"-I{folder}", "-DCONFIG_MAIN_STACK_SIZE=4096"]
+
+
+def compile_sketch(tmp_path: Path, folder: Path, compiler: list[str], flags: list[str]) -> None:
+    """An Arduino sketch."""
+    (tmp_path / "Arduino.h").write_text(ARDUINO)
+    compile_all(tmp_path, [*compiler, "-std=gnu++14", "-x", "c++"], [folder / f"{folder.name}.ino"],
+                ["-include", str(tmp_path / "Arduino.h"), *flags])
+
+
+@pytest.mark.parametrize("project_type", ["example_project", "host_driven"])
+def test_zephyr(project_type: str, program: Any, tmp_path: Path) -> None:
+    gcc, flags = require_program("gcc"), write_zephyr(tmp_path)
     folder = tmp_path / "project"
     generate("zephyr", "nucleo_l4r5zi", project_type, program, folder).close()
-    compile_all(tmp_path, [gcc, "-std=gnu11"], sorted((folder / "src").glob("*.c")),
-                [f"-I{tmp_path}", "-DCONFIG_MAIN_STACK_SIZE=4096"])
+    compile_all(tmp_path, [gcc, "-std=gnu11"], sorted((folder / "src").glob("*.c")), flags)
     settings = (folder / "prj.conf").read_text()
     assert "CONFIG_MAIN_STACK_SIZE=8192\n" in settings and "CONFIG_FPU=y\n" in settings
     assert "project(sterna_default C)" in (folder / "CMakeLists.txt").read_text()
@@ -96,12 +111,44 @@ def test_zephyr(project_type: str, program: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize("project_type", ["example_project", "host_driven"])
 def test_arduino(project_type: str, program: Any, tmp_path: Path) -> None:
     gcc, gxx = require_program("gcc"), require_program("g++")
-    (tmp_path / "Arduino.h").write_text(ARDUINO)
     folder = tmp_path / "wings"
     generate("arduino", "nano33ble", project_type, program, folder).close()
     compile_all(tmp_path, [gcc, "-std=gnu11"], sorted((folder / "src").glob("*.c")), [])
-    compile_all(tmp_path, [gxx, "-std=gnu++14", "-x", "c++"], [folder / "wings.ino"],
-                ["-include", str(tmp_path / "Arduino.h")])
+    compile_sketch(tmp_path, folder, [gxx], [])
+
+
+def boards_by_processor(platform: str) -> list[Board]:
+    """A board of each of Arm's processors that a system has."""
+    found = {board.cpu: board for board in load_boards(TEMPLATES / platform).values()}
+    return [found[cpu] for cpu in sorted(found) if cpu.startswith("cortex-")]
+
+
+@pytest.mark.parametrize(("platform", "board"), [
+    (platform, board) for platform in ("zephyr", "arduino")
+    for board in boards_by_processor(platform)
+], ids=lambda given: given.cpu if isinstance(given, Board) else given)
+def test_boards_processors(platform: str, board: Board, tmp_path: Path) -> None:
+    """Layers by each processor's own instructions compile as the systems compile them."""
+    gcc = require_program("arm-none-eabi-gcc")
+    layers = [layer(name, f"x{number}")[0] for number, name in enumerate(WINDOWS)]
+    module = tvm.IRModule.from_expr(relay.Tuple((*layers, *_fields(mixed()))))
+    folder = tmp_path / "wings"
+    generate(platform, board.name, "example_project", build(module, target_of(board)),
+             folder).close()
+    processor = [f"-mcpu={board.cpu}", "-mthumb"]
+    flags = write_zephyr(tmp_path) if platform == "zephyr" else []
+    for level in ("-Os", "-O0"):
+        compile_all(tmp_path, [gcc, "-std=gnu11", *processor],
+                    sorted((folder / "src").glob("*.c")), [*flags, level])
+    if platform == "arduino":
+        gxx = require_program("arm-none-eabi-g++")
+        compile_sketch(tmp_path, folder, [gxx, *processor], ["-Os", "-fno-exceptions"])
+
+
+def _fields(module: tvm.IRModule) -> Any:
+    body = module["main"].body
+    assert isinstance(body, relay.Tuple)
+    return body.fields
 
 
 RECORD = """#!/bin/sh

@@ -1,6 +1,7 @@
 """Float ONNX models become QDQ models that ONNX Runtime reads, and that stay close to them."""
 
 from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import sterna
 from sterna.quantization import products
-from sterna.quantization.quantize_model import QuantizedModel
+from sterna.quantization.quantize_model import QuantizedModel, _Work
+from sterna.quantization.report import Agreement, LayerReport
 from tests.quantization.networks import dense, network, samples
 from tests.support import require_module
 
@@ -105,6 +107,31 @@ def test_accuracy_is_kept_by_leaving_layers_in_float() -> None:
     kept = sterna.quantize(model, data, keep_accuracy=0.02)
     assert kept.report.agreement.loss <= 0.02
     assert [row.in_integers for row in kept.report.layers] == [False, True]
+
+
+class OneThatHurts(_Work):
+    """Layers of which a single one changes results, though eleven have larger errors."""
+
+    def __init__(self) -> None:
+        self.tries = 0
+
+    def quantized(self, keep_float: frozenset[str]) -> Any:
+        return sorted(keep_float), {}
+
+    def compare(self, made: Any, reference: Sequence[Mapping[str, Any]]) -> Agreement:
+        self.tries += 1
+        return Agreement(1.0 if "layer11" in made else 0.5, 0.0)
+
+
+def test_layers_that_need_not_stay_in_float_do_not() -> None:
+    work = OneThatHurts()
+    layers = [
+        LayerReport(f"layer{n:02}", "Conv", 9, 1 / (n + 1), (0, 1), (0, 1)) for n in range(16)
+    ]
+    best = work.fewest_in_float(0.01, frozenset({"asked"}), {row.name: row for row in layers}, [])
+    assert best is not None and best[2].loss == 0.0
+    left: Any = best[0]
+    assert {"asked", "layer11"} < set(left) and len(left) == 3 and work.tries < 16
 
 
 def test_what_no_patch_has_may_decide_a_range(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -246,6 +246,9 @@ class ExprWriter:
         return name, ATOM
 
     def _cast(self, expr: E.Cast, lane: str, index: bool) -> Text:
+        held = _held_word(expr)
+        if held is not None:
+            return self.write(E.Call(expr.dtype, "saturate", (held,)), lane)
         return self.convert(expr.value, expr.dtype.element, lane)
 
     def convert(self, value: Expr, target: DataType, lane: str) -> Text:
@@ -377,6 +380,33 @@ class ExprWriter:
 
 def _wide(dtype: DataType) -> DataType:
     return DataType(f"{dtype.kind}64")
+
+
+def _held_word(expr: E.Cast) -> Expr | None:
+    """The word that is held within the range of the type that it becomes; None if it is not."""
+    target, outer = expr.dtype.element, expr.value
+    if target not in ("int8", "int16") or outer.dtype.element != "int32":
+        return None
+    low, high = int_range(target)
+    for ends in (((E.Min, high), (E.Max, low)), ((E.Max, low), (E.Min, high))):
+        word: Expr | None = outer
+        for kind, end in ends:
+            word = _beside(word, kind, end)
+        if word is not None:
+            return word
+    return None
+
+
+def _beside(expr: Expr | None, kind: type[E.BinaryExpr], end: int) -> Expr | None:
+    """The operand beside a number."""
+    if not isinstance(expr, kind):
+        return None
+    for number, other in ((expr.a, expr.b), (expr.b, expr.a)):
+        if isinstance(number, E.Broadcast):
+            number = number.value
+        if build.is_const(number, end):
+            return other
+    return None
 
 
 def _picks_lanes(expr: Expr) -> bool:

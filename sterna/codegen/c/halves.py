@@ -48,19 +48,22 @@ static inline int32_t sterna_load_word(const int8_t *p) {
 }"""
 
 
-def saturate_word(name: str, c_type: str, bits: int, shift: int) -> str:
-    """A word, shifted to the right, held within a type with a sign: SSAT."""
+def saturate_word(name: str, bits: int, shift: int) -> str:
+    """A word, shifted to the right, held within the range of so many bits with a sign: SSAT.
+
+    It stays a word: compilers do not know that what assembly gives needs no extension.
+    """
     least, most = -(1 << bits - 1), (1 << bits - 1) - 1
     moved = f", asr #{shift}" if shift else ""
     plain = f"  x >>= {shift};\n" if shift else ""
     return f"""\
-static inline {c_type} {name}(int32_t x) {{
+static inline int32_t {name}(int32_t x) {{
 #if defined(__GNUC__) && defined(__ARM_FEATURE_SAT) && __ARM_ARCH >= 7
   int32_t y;
   __asm__("ssat %0, #{bits}, %1{moved}" : "=r"(y) : "r"(x));
-  return ({c_type})y;
+  return y;
 #else
 {plain}  x = x < {least} ? {least} : x;
-  return ({c_type})(x > {most} ? {most} : x);
+  return x > {most} ? {most} : x;
 #endif
 }}"""

@@ -462,7 +462,7 @@ class Helpers:
     def shifted(self, target: DataType, shift: int) -> str:
         """The function that holds an int32, shifted to the right, within a narrower type."""
         name = saturate_name("int32_t", target) + (f"_{shift}" if shift else "")
-        return self._add(name, saturate_word(name, value_type(target), target.bits, shift))
+        return self._add(name, saturate_word(name, target.bits, shift))
 
     def bits(self, source: DataType, target: DataType) -> str:
         """The function that reads the bits of one type as another of the same size."""

@@ -6,10 +6,14 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of
 from sterna.frontend.tflite.arithmetic import activated, held, product_ratio
+from sterna.frontend.tflite.byte_sums import ByteSum, find_byte_sum
 from sterna.frontend.tflite.convert_quantize import real, whole
+from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
 from sterna.frontend.tflite.requantize import like_result
 from sterna.relay.expr import RelayExpr
+from sterna.relay.quantized import int_range
+from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
 
 _PLAIN = {
@@ -48,7 +52,7 @@ def _of_whole_numbers(node: Node) -> RelayExpr:
         if dtype == "int16":
             made = _sum_twice(node, 15)
         else:
-            made = _sum_twice(node, 20) if node.rounding == TFLM else _sum(node)
+            made = _sum_thrice(node) if node.rounding == TFLM else _sum(node)
         return held(node, made, out, dtype)
     if node.kind == "DIV":
         made = call("divide", *(real(node[i], node.quantization(i)) for i in (0, 1)))
@@ -89,13 +93,42 @@ def _sum(node: Node) -> RelayExpr:
         return _sum_twice(node, 20)
     factors = [int(np.rint(float(ratio) * 2.0**shift)) for ratio in ratios]
     start = (1 << (shift - 1)) - sum(f * zero for f, (_, zero) in zip(factors, parts, strict=True))
-    terms = [
-        call("multiply", cast(node[place], "int32"), constant(factors[place], "int32"))
-        for place in (0, 1)
-    ]
-    total = call("add", call("add", terms[0], constant(start, "int32")), terms[1])
-    shifted = call("right_shift", total, constant(shift, "int32"))
+    shifted = _shifted_sum(node, ByteSum(factors[0], factors[1], start, shift))
     return _saturated(node, call("add", shifted, constant(out_zero, "int32")))
+
+
+def _shifted_sum(node: Node, made: ByteSum) -> RelayExpr:
+    """Both operands times their factors, of whose sum a power of 2 is shifted away."""
+    terms = [
+        call("multiply", cast(node[place], "int32"), constant(factor, "int32"))
+        for place, factor in enumerate((made.lhs_factor, made.rhs_factor))
+    ]
+    total = call("add", call("add", terms[0], constant(made.start, "int32")), terms[1])
+    return call("right_shift", total, constant(made.shift, "int32"))
+
+
+def _sum_thrice(node: Node) -> RelayExpr:
+    """Bytes brought under one scale, added, and brought under another: by one sum if one is it."""
+    out_scale, out_zero = single(node.result_quantization(), "the result")
+    parts = [single(node.quantization(place), "its data") for place in (0, 1)]
+    low, high = int_range(DataType(node.result_dtype()))
+    twice = 2 * max(float(scale) for scale, _ in parts)
+    sign = 1 if node.kind == "ADD" else -1
+    ratio = twice / ((1 << 20) * float(out_scale))
+    if node.dtype() != node.result_dtype() or not ratio < 1:
+        return _sum_twice(node, 20)
+    first, second = (
+        multiplied((np.arange(low, high + 1) - zero) << 20,
+                   *quantized_multiplier(float(scale) / twice))
+        for scale, zero in parts
+    )
+    total = np.add.outer(first, sign * second)
+    wanted = np.clip(multiplied(total, *quantized_multiplier(ratio)) + out_zero, low, high)
+    ratios = [float(scale) / float(out_scale) for scale, _ in parts]
+    made = find_byte_sum(wanted, ratios[0], sign * ratios[1], low)
+    if made is None:
+        return _sum_twice(node, 20)
+    return _saturated(node, _shifted_sum(node, made))
 
 
 def _saturated(node: Node, total: RelayExpr) -> RelayExpr:

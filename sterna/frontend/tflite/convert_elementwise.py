@@ -19,6 +19,11 @@ from sterna.frontend.tflite.requantize import (
     quantized,
     saturated,
 )
+from sterna.frontend.tflite.sigmoids import (
+    is_of_fixed_point,
+    sigmoid_of_bytes,
+    sigmoid_of_shorts,
+)
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -65,6 +70,11 @@ def unary(node: Node) -> RelayExpr:
         return call("negative", node[0])  # whatever the zero points are
     if _is_bytes(node) and node.kind == "ABS":
         return by_table(node[0], _rescaled_bytes(node, np.abs))
+    if is_of_fixed_point(node):
+        scale, zero = single(node.quantization(0), "its data")
+        return by_table(node[0], sigmoid_of_bytes(node.kind, float(scale), zero))
+    if node.kind in ("LOGISTIC", "TANH") and node.is_quantized() and node.dtype() == "int16":
+        return sigmoid_of_shorts(node)
     if _is_bytes(node):
         return of_bytes(node, _wide(function), cut_off if node.kind == "SQRT" else quantized)
     _expect_float(node)

@@ -15,6 +15,7 @@ from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32
 from sterna.schedule.halves_kernel import HalvesKernel, groups_of, reads_bytes
+from sterna.schedule.halves_steps import panel_loads
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.te import Tensor
@@ -43,7 +44,7 @@ class Tile:
     @property
     def instructions(self) -> int:
         """Of one step: four products of each sum."""
-        return self.pixels + self.channels * (3 + 2 * self.pixels)
+        return panel_loads(self.pixels) + self.channels * (3 + 2 * self.pixels)
 
 
 class Halves(PackedImplementation):

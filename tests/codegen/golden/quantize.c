@@ -38,14 +38,14 @@ static float sterna_float16_value(uint16_t bits) {
   return value;
 }
 
-static inline int8_t sterna_saturate_int32_to_int8(int32_t x) {
+static inline int32_t sterna_saturate_int32_to_int8(int32_t x) {
 #if defined(__GNUC__) && defined(__ARM_FEATURE_SAT) && __ARM_ARCH >= 7
   int32_t y;
   __asm__("ssat %0, #8, %1" : "=r"(y) : "r"(x));
-  return (int8_t)y;
+  return y;
 #else
   x = x < -128 ? -128 : x;
-  return (int8_t)(x > 127 ? 127 : x);
+  return x > 127 ? 127 : x;
 #endif
 }
 
