@@ -215,6 +215,7 @@ def test_narrow_keys_come_first() -> None:
     assert found.apply is broad and found.why == "its own schedule for cpu"
     with pytest.raises(ValueError, match=r"nn\.nothing has no schedule .* keys abacus, .*: cpu"):
         find_schedule("nn.nothing", {"cpu": broad}, ["abacus"])
+    find_kind("toy").load_schedules()
     with pytest.raises(ValueError, match=r"two schedules .* nn\.dense and the key 'toy'"):
         schedule_for("nn.dense", "toy")(narrow)
     with pytest.raises(ValueError, match=r"two generic schedules .* 'cpu'"):
