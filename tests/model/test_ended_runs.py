@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,15 @@ def served(request: pytest.FixtureRequest, model: Any, tmp_path: Path) -> Any:
     return sterna.load(tmp_path / "loop.so")
 
 
+@pytest.fixture
+def heard() -> Iterator[None]:
+    """Ctrl-C is heard: a process that began in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard")
 def test_ctrl_c_ends_an_endless_loop(served: Any) -> None:
     for _ in range(2):
         timer = threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT))
