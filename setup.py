@@ -27,7 +27,8 @@ SMALL = ["-Os", "-fno-unwind-tables", "-fno-asynchronous-unwind-tables", "-ffunc
          "-fdata-sections"]
 
 if BY_ZIG_FOR_WINDOWS:
-    C_FLAGS = ["-O2", "-g0", "-std=c11"]
+    # -s: Python's own -g makes zig write the name of a temporary file into each object.
+    C_FLAGS = ["-O2", "-g0", "-s", "-std=c11"]
     RUNTIME_FLAGS = [*C_FLAGS, *SMALL]
     SHARED_NAME, SHARED_FLAGS, EXTENSION_FLAGS = "sterna.dll", ["-s"], ["-s"]
 elif WINDOWS:
