@@ -127,16 +127,17 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         axes = [*axes[:-together], stage.fuse(*axes[-together:])]
         sizes = [*sizes[:-together], math.prod(sizes[-together:])]
     *outer, inner = axes
-    if sizes[-1] > lanes:
+    length = sizes[-1]
+    if length > lanes:
         wide, narrow = stage.split(inner, factor=lanes)
         stage.vectorize(narrow)
         outer.append(wide)
         sizes[-1] = -(-sizes[-1] // lanes)
-    elif sizes[-1] > 1:
+    elif length > 1:
         stage.vectorize(inner)
         sizes.pop()
     work = math.prod(sizes) * lanes
-    uneven = len(outer) == len(axes) > 1 and extents_of([inner])[0] % lanes > 0
+    uneven = len(outer) == len(axes) > 1 and length % lanes > 0
     if across is not None and math.prod(sizes) >= processor.threads * extents_of([across])[0]:
         place = outer.index(across)
         sizes.pop(place)
@@ -144,8 +145,9 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         stage.reorder(*outer)
         outer.pop()
     uneven = uneven or (len(outer) == len(axes) > 1 and _has_borders(stage, inner))
-    if uneven and math.prod(sizes[:-1]) >= processor.threads:  # fused, its guard would stay
-        outer, sizes = outer[:-1], sizes[:-1]
+    if uneven:  # fused, its guard would stay: threads share rows, or each row
+        shared = slice(-1) if math.prod(sizes[:-1]) >= processor.threads else slice(-1, None)
+        outer, sizes = outer[shared], sizes[shared]
     if outer and work >= PARALLEL_ELEMENTS:
         parallelise(stage, outer, sizes)
     split_at_borders(stage)

@@ -3,9 +3,16 @@
 import numpy as np
 import pytest
 
+import sterna as tvm
 from sterna import relay, te
-from sterna.ir.expr import Expr, Var
+from sterna.ir import build
+from sterna.ir.expr import Expr, Ramp, Var
+from sterna.lowering.lower_kernel import lower_kernel
+from sterna.relay.expr import RelayExpr, Tuple
 from sterna.schedule.axes_in_order import axes_in_order
+from sterna.schedule.kernel import Processor
+from sterna.tir import pipeline
+from sterna.tir.stmt import BufferStore, For, statements_in
 from tests.schedule.test_schedules import PROCESSORS, check
 
 
@@ -98,3 +105,49 @@ def test_transposes_of_any_order(seed: int) -> None:
     order = [int(axis) for axis in rng.permutation(rank)]
     moved = relay.transpose(relay.var("x", shape=shape), axes=order)
     check(relay.tanh(moved) if seed % 2 else moved, PROCESSORS[seed % 5])
+
+
+def joined(axis: int, *shapes: tuple[int, ...]) -> RelayExpr:
+    """Arrays laid end to end along an axis."""
+    parts = [relay.var(f"x{place}", shape=shape) for place, shape in enumerate(shapes)]
+    made: RelayExpr = relay.concatenate(Tuple(tuple(parts)), axis=axis)
+    return made
+
+
+def beside(*shapes: tuple[int, ...]) -> RelayExpr:
+    """The sum of arrays, stretched to a common shape."""
+    first, second = (relay.var(f"x{place}", shape=shape) for place, shape in enumerate(shapes))
+    made: RelayExpr = relay.add(first, second)
+    return made
+
+
+ODD = [
+    joined(0, (1, 27, 145, 8), (1, 27, 145, 8)), joined(1, (19, 365), (19, 365), (19, 365)),
+    joined(1, (3, 5, 37), (3, 4, 37)), beside((2, 27, 29), (2, 1, 1)), beside((3, 41, 7), (41, 7)),
+    relay.nn.softmax(relay.var("x", shape=(7, 317))),
+]
+
+
+@pytest.mark.parametrize("body", ODD)
+def test_lengths_that_no_vector_divides(body: RelayExpr) -> None:
+    for processor in PROCESSORS[:3]:
+        check(body, processor)
+
+
+@pytest.mark.parametrize("threads", [1, 16])
+@pytest.mark.parametrize("body", ODD[:5])
+def test_hardly_a_number_of_an_odd_length_is_stored_alone(body: RelayExpr, threads: int) -> None:
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    processor = Processor(512, 32, threads=threads)
+    loops = pipeline.run(lower_kernel(main.body.op, "kernel", processor).function)
+
+    def alone(stmt: object, times: int) -> int:
+        if isinstance(stmt, For):
+            return alone(stmt.body, times * (build.int_value(stmt.extent) or 1))
+        if isinstance(stmt, BufferStore):
+            return 0 if any(isinstance(at, Ramp) for at in stmt.indices) else times
+        return sum(alone(child, times) for child in getattr(stmt, "children", tuple)())
+
+    assert any(isinstance(stmt, BufferStore) for stmt in statements_in(loops.body))
+    count = int(np.prod(main.body.checked_type.shape))
+    assert alone(loops.body, 1) <= count // 64

@@ -1,5 +1,8 @@
 """Splitting of wide vectors into legal ones: LLVM is slow on vectors of many registers."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from sterna.ir import build
 from sterna.ir.expr import (
     BinaryExpr,
@@ -22,7 +25,7 @@ from sterna.tir.stmt import Buffer, BufferLoad
 def can_slice(expr: Expr) -> bool:
     """Whether every lane can be computed by itself."""
     able = True
-    held = {id(part) for node in shuffles_in(expr) for part in node.vectors}
+    held = {id(part) for node in shuffles_in(expr) for part in node.vectors} | _named_in(expr)
 
     def look(node: Node) -> None:
         nonlocal able
@@ -38,6 +41,13 @@ def can_slice(expr: Expr) -> bool:
 
     post_order(expr, look)
     return able
+
+
+def _named_in(expr: Expr) -> set[int]:
+    """The variables that the expression itself binds, by their identities."""
+    found: set[int] = set()
+    post_order(expr, lambda node: found.add(id(node.var)) if isinstance(node, Let) else None)
+    return found
 
 
 def is_held(shuffle: Shuffle) -> bool:
@@ -68,37 +78,48 @@ def _inner(node: Ramp | Broadcast) -> Expr:
     return node.base if isinstance(node, Ramp) else node.value
 
 
-def slice_lanes(expr: Expr, start: Expr, count: int) -> Expr:
-    """Lanes start, ..., start + count - 1 of a vector expression that can be sliced."""
+def slice_lanes(
+    expr: Expr, start: Expr, count: int, parts: Mapping[Var, Var] = MappingProxyType({})
+) -> Expr:
+    """Lanes start, ..., start + count - 1 of a vector expression that can be sliced.
+
+    parts: the same lanes of variables that are bound around it.
+    """
+    def sliced(inner: Expr) -> Expr:
+        return slice_lanes(inner, start, count, parts)
+
     dtype = expr.dtype
-    if dtype.lanes == 1 and not isinstance(expr, Let):
+    if isinstance(expr, Let):
+        if expr.var.dtype.lanes == 1:
+            return Let(expr.var, expr.value, sliced(expr.body))
+        part = Var(expr.var.name, _lanes(expr.var.dtype, count))
+        body = slice_lanes(expr.body, start, count, {**parts, expr.var: part})
+        return Let(part, sliced(expr.value), body)
+    if dtype.lanes == 1:
         return expr
+    if isinstance(expr, Var):
+        return parts[expr]
     if isinstance(expr, Ramp):
         moved = build.add(expr.base, build.mul(build.cast(expr.stride.dtype, start), expr.stride))
         return Ramp(moved, expr.stride, count) if count > 1 else moved
     if isinstance(expr, Broadcast):
         return Broadcast(expr.value, count) if count > 1 else expr.value
     if isinstance(expr, BufferLoad):
-        return BufferLoad(expr.buffer, tuple(slice_lanes(i, start, count) for i in expr.indices))
+        return BufferLoad(expr.buffer, tuple(map(sliced, expr.indices)))
     if isinstance(expr, Shuffle):
         first = build.int_value(start)
         assert first is not None
         return _picked(expr, first, count)
     if isinstance(expr, Cast):
-        return Cast(_lanes(dtype, count), slice_lanes(expr.value, start, count))
+        return Cast(_lanes(dtype, count), sliced(expr.value))
     if isinstance(expr, Call):
-        args = tuple(slice_lanes(arg, start, count) for arg in expr.args)
-        return Call(_lanes(dtype, count), expr.op, args)
-    if isinstance(expr, Let):
-        return Let(expr.var, expr.value, slice_lanes(expr.body, start, count))
+        return Call(_lanes(dtype, count), expr.op, tuple(map(sliced, expr.args)))
     if isinstance(expr, Not):
-        return Not(slice_lanes(expr.a, start, count))
+        return Not(sliced(expr.a))
     if isinstance(expr, Select):
-        return Select(slice_lanes(expr.condition, start, count),
-                      slice_lanes(expr.then, start, count),
-                      slice_lanes(expr.otherwise, start, count))
+        return Select(sliced(expr.condition), sliced(expr.then), sliced(expr.otherwise))
     assert isinstance(expr, BinaryExpr)
-    return type(expr)(slice_lanes(expr.a, start, count), slice_lanes(expr.b, start, count))
+    return type(expr)(sliced(expr.a), sliced(expr.b))
 
 
 def _lanes(dtype: DataType, count: int) -> DataType:

@@ -106,12 +106,14 @@ def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
     if isinstance(stmt, Select) or (isinstance(stmt, IfThenElse) and not _is_clipped(stmt.then)):
         yield from ((part, inner) for part in conjuncts(stmt.condition))
     if isinstance(stmt, Select) and isinstance(stmt.condition, LT | GE | LE | GT):
-        yield _OPPOSITE[type(stmt.condition)](stmt.condition.a, stmt.condition.b), inner
+        yield _opposite(stmt.condition), inner
     if isinstance(stmt, Min | Max) and stmt.dtype.is_integer:
         yield (stmt.a <= stmt.b if isinstance(stmt, Min) else stmt.a >= stmt.b), inner
         yield (stmt.b <= stmt.a if isinstance(stmt, Min) else stmt.b >= stmt.a), inner
     if isinstance(stmt, Call) and stmt.op == "if_then_else":
         yield from ((part, inner) for part in conjuncts(stmt.args[0]))
+        if isinstance(stmt.args[0], LT | GE | LE | GT):
+            yield _opposite(stmt.args[0]), inner
     bound = stmt.var if isinstance(stmt, Let | LetStmt) else None
     for child in (stmt.body,) if _is_clipped(stmt) else stmt.children():
         if not child.CHILD_FIELDS:
@@ -119,6 +121,10 @@ def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
         for condition, loops in borders(child, inner):
             if bound is None or bound not in variables_in(condition):
                 yield condition, loops
+
+
+def _opposite(condition: LT | GE | LE | GT) -> CompareExpr:
+    return _OPPOSITE[type(condition)](condition.a, condition.b)
 
 
 def _is_clipped(stmt: Node) -> TypeGuard[For]:
@@ -343,7 +349,8 @@ class _Partitioner(Rewriter):
 
     def pieces(self, loop: For, points: list[Expr]) -> Stmt:
         """A loop split at all points at once; what each piece answers is not asked in it."""
-        borders_of = {id(condition): each for condition, each in self.answers(loop)}
+        answered = list(self.answers(loop))  # they live on: identities tell them apart
+        borders_of = {id(condition): each for condition, each in answered}
         ends = [loop.min, *points, self.analyzer.simplify(loop.min + loop.extent)]
         made = []
         for begin, end in itertools.pairwise(ends):
