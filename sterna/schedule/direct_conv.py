@@ -68,9 +68,12 @@ def _schedule_direct(conv: Conv) -> None:
     else:
         depth = conv.sum.beside(0, in_groups=True) if groups > 1 else side_by_side(conv.sum)
         size = tile_of_group(processor, conv.width, columns, groups, dtype, depth, block)
-    in_bands = conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
-    in_bands = in_bands and conv.height * conv.width > BAND_PIXELS
-    small = conv.weight_bytes(size.columns) <= 3 * processor.l1_bytes // 4
+    many = conv.height * conv.width > BAND_PIXELS
+    in_bands = many and conv.weight_bytes(conv.channels) <= processor.l2_bytes // 2
+    # those of one tap are read in order, and come from the second cache while the core multiplies
+    in_order = many and conv.made.taps == 1
+    room = processor.l2_bytes // 4 if in_order else 3 * processor.l1_bytes // 4
+    small = conv.weight_bytes(size.columns) <= room
     far = conv.made.taps > 1 and bytes_of(conv.data) > 3 * processor.l2_bytes // 8
     preferred = "bands" if in_bands or small or far else "parts"
     ways = ["bands"] if conv.sum.is_dot else ["bands", "parts"]
@@ -255,7 +258,9 @@ def _sum_by_parts(conv: Conv, tile: Stage, size: RegisterTile, lines: int) -> in
         channel, *window = reduced
         outside, inside = tile.split(channel, factor=part)
         tile.reorder(n, *window, outside, high, across, inside, line, column, c)
-        parts, reader = tile.fuse(*window, outside), tile
+        # A smaller last part has loops of its own, which a fused axis would not let it have.
+        is_even = conv.made.depth % part == 0
+        parts, reader = tile.fuse(*window, outside) if is_even else outside, tile
     else:
         reader = conv.kernel.schedule[chunks]
         inside, part = chunks.reduce_axis[0], min(conv.made.depth, conv.sum.depths[0])

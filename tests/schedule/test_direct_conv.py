@@ -17,6 +17,7 @@ from sterna.schedule.conv_stages import even_part
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import TileSpace
 from sterna.schedule.sharing import RowCosts, Share, cut_finer, share_rows
+from sterna.tir import pipeline
 
 WIDE, NARROW = Processor(512, 32, threads=2), Processor(128, 32)
 # Caches that hold no weights, so that these are read part by part.
@@ -85,6 +86,21 @@ def test_weights_come_in_parts_where_the_image_stays_in_the_cache(rows: int, way
     body = convolution((1, rows, 7, 24), 128, 32, kernel_size=(3, 3), padding=1)
     lowered = check(body, Processor(512, 32, l1_bytes=4096, l2_bytes=32768))
     assert way in lowered.choices["schedule"]
+
+
+def test_a_last_part_of_weights_has_loops_of_its_own() -> None:
+    """Of 61 channels no part has a divisor: a guard in the innermost loop would stay."""
+    body = convolution((1, 7, 7, 61), 32, 32, kernel_size=(3, 3), padding=1)
+    processor = Processor(512, 32, l1_bytes=24576, l2_bytes=65536)
+    lowered = check(body, processor)
+    assert "the weights of 32 channels at a time" in lowered.choices["schedule"]
+    assert "likely" not in str(pipeline.run(lowered.function))
+
+
+def test_weights_of_one_tap_may_come_from_the_second_cache() -> None:
+    body = convolution((1, 14, 14, 182), 182 * 4, 56, kernel_size=(1, 1))
+    lowered = check(body, Processor(512, 32, l1_bytes=49152, l2_bytes=524288))
+    assert "bands" in lowered.choices["schedule"]
 
 
 def test_parts_of_weights_are_fetched_ahead() -> None:
