@@ -17,6 +17,9 @@ from sterna.te.tensor import Reduce
 
 # Windows of so many elements are written out.
 MOST_UNROLLED = 32
+# Rows of larger ones that are reduced at once, where one of these divides them: an element waits
+# for the one before it.
+ROWS_AT_ONCE = (4, 3, 2)
 # Fewer windows side by side are no vector.
 LEAST_WINDOWS = 4
 
@@ -81,19 +84,30 @@ def _schedule(
     wide, narrow = result.split(last, factor=lanes)
     result.vectorize(narrow)
     steps = list(window.op.reduce_axis)
-    if window is result:
-        result.reorder(*outer, wide, *steps, narrow)
-    else:
-        window.compute_at(result, wide)
-        *fixed, along = window.op.axis
-        window.reorder(*fixed, *steps, along)
-        window.vectorize(along)
     sizes = extents_of(steps)
     written = math.prod(sizes) <= MOST_UNROLLED
+    rows = extents_of(outer)[-1] if outer else 1
+    beside = 1 if written else next((n for n in ROWS_AT_ONCE if rows % n == 0), 1)
+    lines: list[IterVar] = []
+    if beside > 1:
+        outer[-1], line = result.split(outer[-1], factor=beside)
+        result.unroll(line)
+        lines = [line]
+    if window is result:
+        result.reorder(*outer, wide, *steps, *lines, narrow)
+    else:
+        result.reorder(*outer, wide, *lines, narrow)
+        window.compute_at(result, wide)
+        *fixed, along = window.op.axis
+        lines = [fixed.pop()] if lines else []
+        window.reorder(*fixed, *steps, *lines, along)
+        window.vectorize(along)
+        for line in lines:
+            window.unroll(line)
     for step in steps if written else steps[-1:]:
         window.unroll(step)
     work = math.prod(extents_of(result.op.axis)) * math.prod(sizes)
-    place = _share(processor, result, outer, source, work >= PARALLEL_ELEMENTS)
+    place = _share(processor, result, outer, rows // beside, source, work >= PARALLEL_ELEMENTS)
     split_at_borders(result)
     if source is not None and place is not None:
         source.compute_at(result, place)
@@ -103,9 +117,13 @@ def _schedule(
 
 
 def _share(
-    processor: Processor, result: Stage, outer: list[IterVar], source: Stage | None, parallel: bool
+    processor: Processor, result: Stage, outer: list[IterVar], count: int, source: Stage | None,
+    parallel: bool,
 ) -> IterVar | None:
-    """Share planes, or rows if these are few, among threads; gives where the source is made."""
+    """Share planes, or rows if these are few, among threads; gives where the source is made.
+
+    count: of the last outer loop.
+    """
     if not outer:
         return None
     *planes, row = outer
@@ -122,7 +140,6 @@ def _share(
     made = source.op.output(0)
     rank = len(source.op.axis) - len(planes)
     plane = math.prod(extents_of(source.op.axis[-rank:])) * made.dtype.bytes
-    count = extents_of([row])[0]
     band = rows_in(processor.l1_bytes // 2, plane, count)
     if band == count:
         return together

@@ -5,8 +5,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sterna as tvm
 from sterna import relay
 from sterna.ir.types import TensorType
+from sterna.relay.interpreter import interpret
 from sterna.relay.layout import layout_of, transform
 from tests.op.torch_support import functional, reference, tensor
 
@@ -164,3 +166,40 @@ def test_gradients_fit_their_pooling() -> None:
     x, worth = relay.var("x", shape=(1, 2, 6, 6)), relay.var("g", shape=(1, 2, 6, 6))
     with pytest.raises(ValueError, match=r"extent of out_grad.*is 3, not 6"):
         relay.nn.max_pool2d_grad(worth, x, pool_size=(2, 2), strides=(2, 2))
+
+
+LARGE: dict[str, tuple[tuple[int, ...], dict[str, Any]]] = {
+    "plain": ((1, 3, 20, 23), {"pool_size": (7, 7)}),
+    "border": ((1, 3, 20, 23), {"pool_size": (9, 7), "padding": (4, 3)}),
+    "border counts": ((1, 2, 18, 9), {"pool_size": (7, 7), "padding": (3, 1, 2, 3),
+                                      "count_include_pad": True}),
+    "sticks out": ((1, 2, 19, 21), {"pool_size": (9, 9), "strides": (2, 2), "ceil_mode": True}),
+    "dilated": ((1, 2, 30, 27), {"pool_size": (6, 7), "dilation": (2, 3), "padding": (3, 2)}),
+    "channels last": ((1, 15, 17, 5), {"pool_size": (7, 8), "layout": "NHWC"}),
+    "volume": ((1, 2, 8, 14, 15), {"pool_size": (2, 7, 7)}),
+}
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("shape, attrs", LARGE.values(), ids=LARGE.keys())
+def test_large_windows_go_axis_by_axis(
+    kind: str, shape: tuple[int, ...], attrs: dict[str, Any]
+) -> None:
+    own = {key: value for key, value in attrs.items() if kind == "avg" or "count" not in key}
+    x = relay.var("x", shape=shape)
+    pooled = getattr(relay.nn, f"{kind}_pool{len(shape) - 2}d")(x, **own)
+    module = tvm.IRModule.from_expr(relay.Function([x], pooled))
+    given = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    want = interpret(module["main"], given)
+    made = relay.transform.InferType()(module)
+    made = relay.transform.Legalize(tvm.target.Target("llvm"))(made)
+    assert str(made).count("_pool") == len(shape) - 2
+    executor = relay.create_executor("graph", mod=module, target="llvm")
+    np.testing.assert_allclose(executor.evaluate()(given).numpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_a_window_as_large_as_the_image_stays_whole() -> None:
+    x = relay.var("x", shape=(1, 8, 7, 7))
+    module = tvm.IRModule.from_expr(relay.nn.avg_pool2d(x, pool_size=(7, 7), strides=(1, 1)))
+    made = relay.transform.InferType()(module)
+    assert str(relay.transform.Legalize(tvm.target.Target("llvm"))(made)).count("_pool") == 1

@@ -7,7 +7,7 @@ out behind the padding never counts.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import partial, reduce
 from typing import Any
 
 import numpy as np
@@ -35,9 +35,11 @@ from sterna.op.windows import (
 )
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
+from sterna.relay.expr import RelayExpr
+from sterna.relay.infer import infer
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.layout_rules import with_layout
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Args, Case, OpRecord, register
 from sterna.schedule.pool_windows import schedule_windows
 from sterna.schedule.products import narrowed, wide, widened
 from sterna.support.dtype import DataType
@@ -465,6 +467,21 @@ def _take_border(
     return take
 
 
+def _legalize(kind: str, attrs: Any, args: Args, target: Any) -> RelayExpr | None:
+    """Axis by axis, unless sources for small machines are made: one loop without memory between.
+
+    Averages of float32 or float64, as others are rounded between the axes.
+    """
+    data = infer(args[0])
+    if target is None or not target.kind.picks_instructions or not isinstance(data, TensorType):
+        return None
+    if kind == "avg" and (not data.dtype.is_float or data.dtype.bits < 32):
+        return None
+    windows = Windows.of(attrs, data)
+    name = f"nn.{kind}_pool{len(windows.spatial)}d"
+    return axis_by_axis(name, attrs, args, windows.extents, windows.counts)
+
+
 def _register(
     kind: str, attrs: Sequence[type[PoolAttrs]], compute_it: Callable[..., Tensor],
     reference: Callable[..., Array], infer: Callable[..., TensorType],
@@ -481,7 +498,7 @@ def _register(
             pattern=OUT_ELEMWISE_FUSABLE,
             layout=with_layout,
             schedules={"cpu": schedule_windows},
-            legalize=axis_by_axis if kind == "max" else None,
+            legalize=partial(_legalize, kind) if kind in ("max", "avg") else None,
             take_border=_take_border(-np.inf if kind == "max" else 0.0),
             integer=carried(f"nn.max_pool{rank}d") if kind == "max" else None,
             cases=_CASES[kind][rank],
