@@ -196,9 +196,16 @@ def plan_of(
     else:
         tile = tile_of_rows(
             processor, rows, columns, made.dtype, made.beside(made.innermost), made.block, highest,
-            processor.smt_throughput, ragged=free_operand(made, row) is not None,
+            processor.smt_throughput,
+            ragged=_ends_in_pixels(made) or free_operand(made, row) is not None,
         )
     return Plan(row, tile, _lines_beside(made, row, tile, processor), rows_packed)
+
+
+def _ends_in_pixels(made: SumOfProducts) -> bool:
+    """Whether columns are pixels, of channels that come first: the last ones are a tile as well."""
+    seen = made.contraction
+    return seen is not None and not seen.is_matrix and seen.out_layout.startswith("NC")
 
 
 def _lines_beside(

@@ -101,6 +101,26 @@ def test_values_of_convolutions_of_tokens() -> None:
     np.testing.assert_allclose(got, run(function), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    "shape, bias, fits",
+    [
+        ((1, 16, 30), (16, 1), True), ((16, 5, 6), (16, 1, 1), True), ((1, 16, 30), (30,), False),
+        ((1, 16, 30), (1, 1, 1), True), ((8, 2, 30), (2, 1), False), ((1, 16, 30), (16, 30), False),
+        ((2, 8, 30), (2, 1, 1), False), ((1, 16, 1, 5, 6), (5, 1), True),
+    ],
+)
+def test_numbers_along_an_axis_that_a_view_keeps_go_with_it(
+    shape: tuple[int, ...], bias: tuple[int, ...], fits: bool
+) -> None:
+    x = relay.var("x", shape=(1, 8, 5, 6))
+    body = relay.reshape(relay.nn.conv2d(x, array(16, 8, 1, 1)), shape)
+    added = relay.expand_dims(array(*bias[1:], seed=1), 0) if bias[0] == 1 else array(*bias, seed=1)
+    before = relay.Function((x,), relay.add(body, added))
+    after = apply(transform.DelayViews(), before)
+    assert is_call_of(after.body, "reshape" if fits else "add")
+    np.testing.assert_allclose(run(after), run(before), rtol=1e-6)
+
+
 def test_what_depends_on_places_stays_behind_a_view() -> None:
     x = relay.var("x", shape=(1, 4, 4, 4))
     body = relay.nn.conv2d(x, array(4, 4, 1, 1))

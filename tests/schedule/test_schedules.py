@@ -223,3 +223,13 @@ def test_odd_rows_are_added_up_by_vectors(shape: tuple[int, ...], threads: int) 
     kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
     loops = str(lower_kernel(kernel, "kernel", Processor(128, 32, threads=threads)).function)
     assert "range(4):  # parallel" in loops
+
+
+@pytest.mark.parametrize("width", [94, 57, 30])
+def test_pixels_beyond_the_last_whole_tile_are_one_too(width: int) -> None:
+    x, w = relay.var("x", shape=(1, 12, 6, width)), relay.var("w", shape=(4, 12, 3, 3))
+    body = relay.nn.conv2d(x, w, kernel_size=(3, 3), padding=1)
+    check(body, PROCESSORS[2])
+    main = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"]
+    tile = lower_kernel(main.body.op, "kernel", PROCESSORS[2]).choices["tile"]
+    assert int(str(tile).split(" x ")[1]) >= 16

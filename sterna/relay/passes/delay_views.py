@@ -5,8 +5,11 @@
 A view costs nothing, but a kernel ends where the shape of its result changes.
 """
 
+import math
+
 from sterna.ir.transform import Pass
 from sterna.ir.types import TensorType
+from sterna.relay.arrays import Array, from_numpy, shared_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout_rules import broadcast, follow, rule_of
 from sterna.relay.op import BROADCAST, AnyOp, call, record_of
@@ -30,11 +33,14 @@ def delay_views(record: AnyOp, old: Call) -> RelayExpr | None:
     alike = all(_shape(source) == shape for source in sources)
     if not alike or not any(_is_from_contraction(source) for source in sources):
         return None
-    args = [arg.args[0] if arg in shown else arg for arg in old.args]  # type: ignore[attr-defined]
-    others = [arg for arg in old.args if arg not in shown]
-    if not all(_fits(arg, _shape(old), shape) for arg in others):
+    args = [
+        arg.args[0] if arg in shown else _stretched(arg, _shape(old), shape)  # type: ignore[attr-defined]
+        for arg in old.args
+    ]
+    found = [arg for arg in args if arg is not None]
+    if len(found) < len(args):
         return None
-    made = Call(old.op, tuple(args), old.attrs)
+    made = Call(old.op, tuple(found), old.attrs)
     if _shape(made) != shape:
         return None
     return call("reshape", made, newshape=_shape(old), allowzero=True)
@@ -67,9 +73,37 @@ def _is_from_contraction(expr: RelayExpr) -> bool:
     return record is not None and record.contraction.describe is not None
 
 
-def _fits(arg: RelayExpr, old: tuple[int, ...], new: tuple[int, ...]) -> bool:
-    """Whether an operand is broadcast to another shape as to the old one."""
-    if not isinstance(arg, Constant) or not new:
-        return False
+def _stretched(
+    arg: RelayExpr, old: tuple[int, ...], new: tuple[int, ...]
+) -> RelayExpr | None:
+    """A constant that is broadcast to another shape as it was to the old one; None if none is.
+
+    It has one number, or one for each place along an axis that both shapes have.
+    """
+    held = _constant_below(arg)
+    if held is None or not new:
+        return None
     own = _shape(arg)
-    return len(own) <= 1 and (own in ((), (1,)) or own[-1:] == old[-1:] == new[-1:])
+    longer = [axis for axis, size in enumerate(own) if size != 1]
+    if len(own) > len(old) or len(longer) > 1:
+        return None
+    if not longer:
+        return arg if len(own) <= 1 else _constant(held.reshape(()))
+    place = longer[0] - len(own)
+    size, behind = own[longer[0]], math.prod(old[len(old) + place + 1 :])
+    for axis in range(len(new)):
+        if new[axis] == size == old[place] and math.prod(new[axis + 1 :]) == behind:
+            shape = (size, *(1,) * (len(new) - axis - 1))
+            return arg if shape == own else _constant(held.reshape(shape))
+    return None
+
+
+def _constant_below(expr: RelayExpr) -> Array | None:
+    """The numbers of a constant, or of one that views are of."""
+    while isinstance(expr, Call) and _is_view(expr):
+        expr = expr.args[0]
+    return shared_numpy(expr.data) if isinstance(expr, Constant) else None
+
+
+def _constant(array: Array) -> Constant:
+    return Constant(from_numpy(array))
