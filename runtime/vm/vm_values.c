@@ -181,19 +181,22 @@ int vm_trim(sterna_any *r, const word *operands) {
                              (long long)axis);
   memcpy(shape, whole->shape, (size_t)whole->ndim * sizeof *shape);
   shape[axis] = count;
-  if (sterna_ndarray_empty(shape, whole->ndim, whole->dtype, whole->device, &made)) return -1;
   DLTensor inner = *whole;
-  size_t bytes;
+  size_t bytes, rows = 1;
   inner.ndim -= (int32_t)axis + 1;
   inner.shape += axis + 1;
   inner.strides = NULL;
-  if (sterna_tensor_bytes(&inner, &bytes)) {
-    sterna_release(made);
-    return -1;
-  }
-  size_t row = bytes * (size_t)count, step = bytes * (size_t)whole->shape[axis], rows = row ? 1 : 0;
+  if (sterna_tensor_bytes(&inner, &bytes)) return -1;
   for (word i = 0; i < axis; i++) rows *= (size_t)whole->shape[i];
+  if (rows == 1 && r[operands[1]].type_index == STERNA_NDARRAY) { /* what is kept lies together */
+    if (sterna_ndarray_view((sterna_ndarray *)r[operands[1]].v_obj, shape, whole->ndim, whole->dtype, 0, &made)) return -1;
+    vm_set(&r[operands[0]], sterna_any_object(made));
+    return 0;
+  }
+  if (sterna_ndarray_empty(shape, whole->ndim, whole->dtype, whole->device, &made)) return -1;
+  size_t row = bytes * (size_t)count, step = bytes * (size_t)whole->shape[axis];
   int64_t extent = (int64_t)row;
+  if (!row) rows = 0;
   DLTensor from = *whole, to = made->tensor;
   from.ndim = to.ndim = 1;
   from.dtype = to.dtype = (DLDataType){kDLUInt, 8, 1};

@@ -158,8 +158,9 @@ class QuantizedPair:
         """
         wide = []
         for part in (self.a, self.b):
-            zero = const(np.int32(part.scheme.zero.item()))
-            wide.append(call("subtract", call("cast", part.data, dtype=INT32), zero))
+            zero = const(np.int16(part.scheme.zero.item()))
+            apart = call("subtract", call("cast", part.data, dtype="int16"), zero)
+            wide.append(call("cast", apart, dtype=INT32))
         own, start = np.float32(scheme.scale.item()), np.float32(scheme.zero.item())
         scales = [np.float32(x.scheme.scale.item()) for x in (self.a, self.b)]
         ratio = scales[0] * scales[1] / own
@@ -168,7 +169,9 @@ class QuantizedPair:
         product = call("cast", call("multiply", *wide), dtype=FLOAT32)
         scaled = call("multiply", product, const(ratio))
         held = call("clip", scaled, a_min=-BEYOND_BYTES, a_max=BEYOND_BYTES)
-        return _rounded(call("add", held, const(start)), scheme)
+        whole = call("cast", call("round_even", call("add", held, const(start))), dtype=INT32)
+        low, high = int_range(scheme.dtype)
+        return call("cast", call("clip", whole, a_min=low, a_max=high), dtype=scheme.dtype)
 
 
 # An operand of a rule: integers, an expression, or a tuple of such.
@@ -176,13 +179,6 @@ QuantizedLike = Quantized | QuantizedPair | RelayExpr | list["QuantizedLike"]
 
 # What a rule gives: integers, an expression, or None to leave the operator as it is.
 QuantizedResult = Quantized | QuantizedPair | RelayExpr | None
-
-
-def _rounded(total: RelayExpr, scheme: Scheme) -> RelayExpr:
-    """Floats as the nearest integers of a scheme, its zero point being in them."""
-    low, high = int_range(scheme.dtype)
-    whole = call("clip", call("round_even", total), a_min=float(low), a_max=float(high))
-    return call("cast", whole, dtype=scheme.dtype)
 
 
 def bounded(real: RelayExpr, low: float, high: float) -> RelayExpr:

@@ -40,6 +40,8 @@ class AttentionStages:
     largest: Tensor
     power: Tensor
     total: Tensor
+    held: Tensor
+    """The values, with zeros up to as many as there are scores; themselves if there are as many."""
     mixed: Tensor
     """The values, weighted by powers."""
     operands: tuple[Tensor, ...]
@@ -156,7 +158,7 @@ class _Scheduler:
         processor = kernel.processor
         self.lanes = processor.lanes(self.out.dtype)
         self.batch, self.queries, self.heads, width = extents_of(self.out.op.axis)
-        self.values, self.value_width = made.operands[2], width
+        self.values, self.held, self.value_width = made.operands[2], made.held, width
         keys = extents_of(self.scores.op.axis)[-1]
         self.keys = extents_of(self.mixed.op.reduce_axis)[0]
         self.all_keys = keys == self.keys
@@ -266,6 +268,10 @@ class _Scheduler:
             # a panel for each tile: what it reads lies together
             stage.transform_layout(lambda b, h, d, j: [b, h, j // width, d, j % width])
             batch, head, panel, depth, key = stage.op.axis
+            if self.held is not self.values:  # zeros stand behind the keys
+                stage.reorder(batch, head, panel, key, depth)
+                stage.unroll(stage.split(depth, factor=side)[1])
+                return [batch, head, panel]
             (down, column), (along, row) = (stage.split(axis, factor=side) for axis in (depth, key))
             stage.reorder(batch, head, panel, along, down, column, row)
             stage.tensorize(column, transpose_intrinsic(str(self.out.dtype), side))
@@ -282,6 +288,9 @@ class _Scheduler:
         In memory they lie apart by the width of all heads: their rows share few places of the
         first cache, and pages hold few of them.
         """
+        if self.held is not self.values:
+            self._lay_out(self.schedule[self.held], out, piece)
+            return
         passes = -(-self.queries // self.groups // self.rows)
         spread = self.keys * self.heads * self.value_width * self.out.dtype.bytes
         is_apart = self.heads > 1 and spread > self.kernel.processor.l1_bytes
@@ -291,10 +300,11 @@ class _Scheduler:
             "packed": once + COPIED * self.keys * self.value_width // self.lanes,
         }
         if choose("values", list(cycles), cycles.__getitem__) == "packed":
-            self._pack_values(out, piece)
+            packed = self.schedule.cache_read(self.values, "global", [self.mixed])
+            self._lay_out(self.schedule[packed], out, piece)
 
-    def _pack_values(self, out: Stage, piece: IterVar) -> None:
-        packed = self.schedule[self.schedule.cache_read(self.values, "global", [self.mixed])]
+    def _lay_out(self, packed: Stage, out: Stage, piece: IterVar) -> None:
+        """A head's values in panels as wide as tiles."""
         packed.compute_at(out, piece)
         width = self.width
         packed.transform_layout(lambda b, j, h, d: [b, h, d // width, j, d % width])

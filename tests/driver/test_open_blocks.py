@@ -78,6 +78,17 @@ def test_sequences_of_any_length_attend() -> None:
         )
 
 
+def test_what_a_run_found_outlives_the_next_run() -> None:
+    """A result that is cut along its first axis lies in the memory that was made for all."""
+    x, c = relay.var("x", shape=(50, 3)), relay.var("c", shape=(50,), dtype="bool")
+    machine = machine_of([x, c], relay.compress(x, c, axis=0))
+    rng = np.random.default_rng(0)
+    data, flags = rng.random((4, 50, 3), "float32"), rng.random((4, 50)) < 0.5
+    kept = [machine.run(*each) for each in zip(data, flags, strict=True)]
+    for found, one, chosen in zip(kept, data, flags, strict=True):
+        np.testing.assert_array_equal(found.numpy(), one[chosen])
+
+
 def test_data_decides_how_many() -> None:
     x = relay.var("x", shape=(relay.Any(), 4))
     flags = relay.greater(x, relay.const(0.0))

@@ -56,6 +56,9 @@ def test_resizes_as_the_standard_says(mode: str) -> None:
             check("Resize", data, None, None, np.array([4, 9]), weights=[3], opset=19, axes=[3, 1],
                   keep_aspect_ratio_policy=policy, **how)
     check("Resize", data, None, None, np.array([3, 2, 4, 7]), weights=[3], opset=19, **how)
+    for axes in ([1], [1, 2], [0, 1, 2]):  # what lies behind them are channels
+        check("Resize", data, None, None, np.array([5, 4, 3][: len(axes)]), weights=[3], opset=19,
+              axes=axes, **how)
     roi = np.array([0.1, 0.3, 0.8, 1.2], "float32")
     how["coordinate_transformation_mode"] = "tf_crop_and_resize"
     check("Resize", data, roi, None, np.array([4, 9]), weights=[1, 3], opset=19, axes=[1, 2],

@@ -7,11 +7,13 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.contrib import graph_executor
 from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.interpreter import interpret
 from sterna.relay.op import call
 from sterna.relay.traverse import post_order
 from sterna.schedule.attention import Product, best_share
+from sterna.schedule.choose import answering
 from sterna.schedule.kernel import Processor
 
 BATCH, QUERIES, KEYS, HEADS, WIDTH = 2, 5, 7, 3, 4
@@ -246,3 +248,50 @@ def test_operands_must_fit(shapes: Any, message: str) -> None:
     params = [relay.var(n, shape=s) for n, s in zip("qkv", shapes, strict=True)]
     with pytest.raises(Exception, match=message):
         relay.transform.InferType()(tvm.IRModule.from_expr(call("nn.attention", *params)))
+
+
+# ---- heads that lie one after the other, and widths that fill no vectors ----
+
+
+def whole_heads(queries: int, keys: int, width: int) -> relay.Function:
+    """Attention of two heads, whose operands are of (1, 2, length, width)."""
+    q = relay.var("q", shape=(1, 2, queries, width))
+    k = relay.var("k", shape=(1, 2, width, keys))
+    v = relay.var("v", shape=(1, 2, keys, width))
+    scores = relay.nn.batch_matmul(q, k, transpose_b=False) * relay.const(0.125)
+    return relay.Function(
+        (q, k, v), relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False)
+    )
+
+
+@pytest.mark.parametrize(("queries", "keys", "width", "way", "fused"), [
+    (20, 37, 16, "head by head", True), (20, 37, 16, "product by product", False),
+    (20, 37, 10, "head by head", False), (7, 48, 32, "head by head", True),
+])
+def test_heads_are_a_batch_where_scores_leave_the_cache(
+    queries: int, keys: int, width: int, way: str, fused: bool
+) -> None:
+    mod = tvm.IRModule.from_expr(whole_heads(queries, keys, width))
+    with tvm.transform.PassContext(opt_level=3), answering({"scores": way}):
+        text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
+        lib = relay.build(mod, target="llvm -mcpu=native")
+    assert ("nn.attention" in text) == fused
+    rng = np.random.default_rng(0)
+    shapes = [(1, 2, queries, width), (1, 2, width, keys), (1, 2, keys, width)]
+    q, k, v = given = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    m.run(**dict(zip("qkv", given, strict=True)))
+    power = np.exp(q @ k * 0.125)
+    np.testing.assert_allclose(
+        m.get_output(0).numpy(), power / power.sum(-1, keepdims=True) @ v, rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("target", [
+    "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu",
+    "llvm -mcpu=icelake-server -mtriple=x86_64-linux-gnu",
+])
+def test_long_scores_stay_in_the_cache(target: str) -> None:
+    for keys, fused in ((1500, True), (64, False)):
+        mod = tvm.IRModule.from_expr(whole_heads(keys, keys, 64))
+        assert ("nn.attention" in str(relay.optimize(mod, target)[0])) == fused

@@ -7,10 +7,12 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.op.dynamic import tensor_type
 from sterna.op.nn._byte_products import of_dequantised
 from sterna.op.nn.dense import BatchMatmulAttrs
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.interpreter import interpret
+from sterna.relay.traverse import post_order
 from sterna.target import Target, processor_of
 from tests.schedule.implemented import run_built
 
@@ -119,3 +121,36 @@ def test_an_operand_lies_as_an_answer_says() -> None:
 def test_small_products_stay_floats(shape: tuple[int, ...]) -> None:
     case = (shape, "uint8", 1, (2, 8, shape[-1]), "uint8", 2, True)
     assert rewritten(product(case)[1], DOTS) is None
+
+
+@pytest.mark.parametrize(("case", "target"), [
+    (((2, 9, 33), "uint8", 0, (2, 33, 21), "uint8", 0, False), DOTS),
+    (((2, 9, 33), "uint8", 0, (2, 33, 21), "uint8", 0, False), VNNI),
+    (((3, 70, 64), "int8", -5, (50, 64), "uint8", 200, True), DOTS),
+    (((3, 70, 64), "int8", -5, (50, 64), "uint8", 200, True), VNNI),
+    (((17, 30), "uint8", 255, (30, 50), "int8", -128, False), DOTS),
+])
+def test_free_bytes_of_any_extents_are_dot_products(case: Any, target: str) -> None:
+    a, a_type, a_zero, b, b_type, b_zero, turned = case
+    x, y = relay.var("x", shape=a, dtype=a_type), relay.var("y", shape=b, dtype=b_type)
+    one = relay.const(np.float32(1))
+    made = relay.qnn.batch_matmul(
+        x, y, relay.const(a_zero), relay.const(b_zero), one, one, transpose_b=turned
+    )
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function((x, y), made)))
+    plain = relay.transform.Legalize(Target(target))(mod)["main"]
+    products = [
+        each for each in post_order(plain.body)
+        if isinstance(each, Call) and str(each.op) == "nn.batch_matmul"
+    ]
+    assert [str(tensor_type(each.args[1]).dtype) for each in products] == ["int8"]
+    rng = np.random.default_rng(2)
+    given = [
+        rng.integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
+        for shape, kind in ((a, a_type), (b, b_type))
+    ]
+    wide = [given[0].astype(np.int64) - a_zero, given[1].astype(np.int64) - b_zero]
+    want = wide[0] @ (wide[1].swapaxes(-1, -2) if turned else wide[1])
+    np.testing.assert_array_equal(interpret(plain, *given), want.astype(np.int32))
+    lib = relay.build(mod, target="llvm -mcpu=native")
+    np.testing.assert_array_equal(run_built(lib, x=given[0], y=given[1]), want)

@@ -53,6 +53,13 @@ FLOATS: dict[str, Any] = {
     ),
     "images": ((2, 32, 3, 6, 6), (32, 16, 1, 3, 3), {"groups": 2, "padding": (0, 1, 1)}),
     "pixels": ((1, 16, 2, 3, 3), (16, 16, 1, 1, 1), {}),
+    "grouped volumes": (
+        (2, 12, 5, 6, 7), (36, 4, 3, 2, 3),
+        {"groups": 3, "padding": (1, 0, 1), "strides": (2, 1, 1)},
+    ),
+    "grouped along depth": (
+        (1, 16, 5, 4, 3), (32, 8, 3, 1, 1), {"groups": 2, "padding": (1, 0, 0)},
+    ),
 }
 FEW: dict[str, Any] = {
     "rows": ((1, 4, 19), (6, 4, 3), {"strides": 2}),

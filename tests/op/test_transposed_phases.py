@@ -26,12 +26,17 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], bool]] = [
     ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "groups": 2}, True),
     ((2, 6, 5, 4), (6, 3, 4, 4), {"strides": (2, 3), "padding": 1, "groups": 3}, True),
     ((1, 4, 7), (4, 2, 3), {"strides": 2, "groups": 4}, True),
-    ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "dilation": 2}, False),
+    ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": 2, "dilation": 2}, True),
+    ((1, 4, 5, 6), (4, 2, 3, 3), {"dilation": (2, 3), "padding": (1, 2, 0, 1)}, True),
+    ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": (1, 3), "dilation": 2, "output_padding": (0, 2),
+                                  "groups": 2}, True),
+    ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": (1, 2), "dilation": (3, 1), "padding": 1}, True),
+    ((1, 2, 9), (2, 2, 3), {"strides": 4, "dilation": 6, "padding": (1, 2)}, True),
 ]
 
 
 @pytest.mark.parametrize(("shape", "window", "attrs", "replaced", "phases"), [
-    *((*case, "together") for case in CASES), *((*CASES[n], "apart") for n in (1, 2, 3, 7, 8)),
+    *((*case, "together") for case in CASES), *((*CASES[n], "apart") for n in (1, 2, 3, 7, 8, 16)),
 ])
 def test_they_compute_what_they_are(
     shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any], replaced: bool,

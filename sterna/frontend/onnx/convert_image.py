@@ -8,7 +8,7 @@ import ml_dtypes
 
 from sterna.frontend.calls import axes_below, call, cast, dtype_of, rank_of, reshape, size_of
 from sterna.frontend.onnx.node import Node, converter
-from sterna.frontend.onnx.windows import LAYOUT
+from sterna.frontend.onnx.windows import CHANNELS_LAST, LAYOUT
 from sterna.frontend.open_shapes import UndecidedError
 from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
@@ -161,13 +161,20 @@ def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayEx
     if "exclude_outside" in attrs:
         made = call("image.smooth_resize", made, **_options(moved, shape, changes, attrs))
     else:
-        last = list(range(min(moved), rank))
-        groups = [last] if len(last) <= 3 else [moved[i : i + 3] for i in range(0, len(moved), 3)]
-        for axes in groups:
+        for axes in _together(moved, rank):
             made = _stretched(made, axes, shape, changes, attrs)
             for axis in axes:
                 shape[axis] = changes[axis].extent
     return _rounded(made, own) if rounds else made
+
+
+def _together(moved: list[int], rank: int) -> list[list[int]]:
+    """Axes that are resized at once: neighbours, or all behind the first, or some of them."""
+    between, behind = (list(range(moved[0], end)) for end in (moved[-1] + 1, rank))
+    for axes in (between, behind):
+        if len(axes) <= 3 and (axes is behind or axes == moved):
+            return [axes]
+    return [moved[i : i + 3] for i in range(0, len(moved), 3)]
 
 
 def _options(
@@ -197,8 +204,14 @@ def _stretched(
     data: RelayExpr, axes: list[int], shape: list[Dim], changes: list[_Axis],
     attrs: dict[str, Any],
 ) -> RelayExpr:
-    """Up to three axes resized as those of images."""
+    """Up to three axes resized as those of images; what lies behind neighbours are channels."""
     rank, count = len(shape), len(axes)
+    if axes == list(range(axes[0], axes[-1] + 1)) and axes[-1] < rank - 1:
+        outer, inner = shape[: axes[0]], shape[axes[-1] + 1 :]
+        flat = reshape(data, (size_of(outer), *(shape[a] for a in axes), size_of(inner)))
+        made = call(f"image.resize{count}d", flat, layout=CHANNELS_LAST[count],
+                    **_options(axes, shape, changes, attrs))
+        return reshape(made, (*outer, *(changes[a].extent for a in axes), *inner))
     rest = [axis for axis in range(rank) if axis not in axes]
     order = [*rest, *axes]
     in_place = order == list(range(rank))

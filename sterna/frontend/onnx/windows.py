@@ -13,6 +13,7 @@ from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
 
 LAYOUT = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+CHANNELS_LAST = {1: "NWC", 2: "NHWC", 3: "NDHWC"}
 KERNEL = {1: "OIW", 2: "OIHW", 3: "OIDHW"}
 LARGEST = 1 << 31
 KERNEL_TRANSPOSED = {1: "IOW", 2: "IOHW", 3: "IODHW"}

@@ -7,7 +7,8 @@
 
 Queries, keys and values must lie as they come out of dense layers: (batch, length, heads, width).
 For GPUs whatever lies in another order is transposed: that is part of the kernel which makes it,
-and one kernel for all of attention saves more.
+and one kernel for all of attention saves more. On processors heads that lie one after the other are
+taken for a batch, where their scores would not stay in a cache.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -20,7 +21,11 @@ from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.op import BROADCAST, call, is_call_of, record_of
-from sterna.target import Target, is_gpu
+from sterna.schedule.caches import with_caches
+from sterna.schedule.choose import choose, deciding
+from sterna.schedule.cost import MOVED, arriving, products_per_cycle
+from sterna.schedule.kernel import Processor
+from sterna.target import Target, is_gpu, processor_of
 
 if TYPE_CHECKING:
     from sterna.op.nn.dense import BatchMatmulAttrs
@@ -28,6 +33,12 @@ if TYPE_CHECKING:
 HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
 # A power of e of a score with less than this added is 0.
 NEVER_BELOW = -1e9
+# Tiles of fewer lanes take longer than what scores cost that leave the cache.
+FEWEST_LANES = 8
+# How often kernels wait for scores to cross the memory, of four times that they do.
+SCORES_MOVED = 2.5
+# What products take longer, of their time, whose rows share the first cache with powers.
+PRODUCTS_MORE = 0.05
 DTYPES, GPU_DTYPES = ("float32", "float64"), ("float32", "float16", "bfloat16")
 
 
@@ -40,12 +51,16 @@ def as_attention(
     kinds = GPU_DTYPES if turns else DTYPES
     if attrs.transpose_a or not all(_is_static_float(arg, kinds) for arg in args):
         return None
-    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, turns)
-    if value is None or not is_call_of(weights, "nn.softmax") or _kind_of(attrs) is not None:
+    if not is_call_of(weights, "nn.softmax") or _kind_of(attrs) is not None:
         return None
     assert isinstance(weights, Call)
     if weights.attrs.axis not in (-1, 3):  # type: ignore[union-attr]
         return None
+    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, turns)
+    if not turns and target is not None and not _fills_vectors(attrs, args, target):
+        return None
+    if value is None:
+        return None if turns else _of_whole_heads(attrs, args, target)
     found = _Scores(weights.args[0], turns)
     if found.query is None or found.key is None:
         return None
@@ -59,6 +74,59 @@ def as_attention(
         made = call("nn.masked_attention", found.query, found.key, value, found.mask,
                     scale=found.scale, fill=found.fill)
     return call("transpose", made, axes=tuple(HEADS_FIRST))
+
+
+def _fills_vectors(
+    attrs: "BatchMatmulAttrs", args: tuple[RelayExpr, ...], target: Target
+) -> bool:
+    """Whether the width of values is of whole vectors, or of halves that are wide enough."""
+    kind = tensor_type(args[1])
+    lanes = processor_of(target).lanes(kind.dtype)
+    width = kind.concrete_shape[2 if attrs.transpose_b else 3]
+    return width % min(lanes, FEWEST_LANES) == 0
+
+
+def _of_whole_heads(
+    attrs: "BatchMatmulAttrs", args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """Attention whose heads lie one after the other: each is one of a batch, with one head."""
+    weights, values = args
+    assert isinstance(weights, Call)
+    if target is None or not target.kind.picks_instructions:
+        return None
+    found = _Scores(weights.args[0], True)
+    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, True)
+    if found.query is None or found.key is None or found.mask is not None or value is None:
+        return None
+    query, key, held = (tensor_type(each) for each in (found.query, found.key, value))
+    if not _pays(query, key, held, with_caches(processor_of(target))):
+        return None
+    made = call("nn.attention", *map(_one_head, (found.query, found.key, value)),
+                scale=found.scale)
+    batch, length, heads, _ = query.concrete_shape
+    return call("reshape", made, newshape=(batch, heads, length, held.concrete_shape[-1]))
+
+
+def _one_head(expr: RelayExpr) -> RelayExpr:
+    """(batch, length, heads, width) as (batch * heads, length, 1, width)."""
+    batch, length, heads, width = tensor_type(expr).concrete_shape
+    first = call("transpose", expr, axes=tuple(HEADS_FIRST))
+    return call("reshape", first, newshape=(batch * heads, length, 1, width))
+
+
+def _pays(query: TensorType, key: TensorType, value: TensorType, processor: Processor) -> bool:
+    """Whether scores that stay in the cache save more than turned keys cost."""
+    (batch, queries, heads, width), keys = query.concrete_shape, key.concrete_shape[1]
+    if any(size % processor.lanes(query.dtype) for size in (width, value.concrete_shape[-1])):
+        return False
+    scores = batch * heads * queries * keys
+    products = scores * (width + value.concrete_shape[-1]) / products_per_cycle(processor)
+    cycles = {
+        "product by product": SCORES_MOVED * arriving(scores * query.dtype.bytes, processor),
+        "head by head": 2 * MOVED * batch * heads * keys * width + PRODUCTS_MORE * products,
+    }
+    with deciding(f"attention {query!r} {key!r}"):
+        return choose("scores", list(cycles), cycles.__getitem__) == "head by head"
 
 
 def _is_causal(found: "_Scores") -> bool:

@@ -9,6 +9,8 @@ Where dot products of bytes compute it: schedule/packed_operand.py says how %y l
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from sterna.op.dynamic import tensor_type
 from sterna.op.nn._matrix_shape import matrix_contraction
 from sterna.relay.arrays import Array, to_numpy
@@ -18,7 +20,7 @@ from sterna.relay.op import call as call_of
 from sterna.relay.op import is_call_of
 from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.dot4 import INT32
+from sterna.schedule.dot4 import GROUP, INT32
 from sterna.schedule.expression import Expression
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed_operand import operand_packing, would_pack
@@ -30,6 +32,8 @@ if TYPE_CHECKING:
 BYTES = ("int8", "uint8")
 # Sums of so many products of bytes, less what zero points added, stay in 32 bits.
 DEEPEST = 1 << 14
+# Columns of the narrowest vectors of dot products.
+WHOLE_COLUMNS = 16
 # Sums of fewer products spend more on zero points than they save.
 LEAST_DEPTH = 16
 
@@ -50,6 +54,14 @@ class _Operand:
         step = -128 if dtype == "int8" else 128
         moved = call_of("add", call_of("cast", self.data, dtype="int16"), const(step, "int16"))
         self.data, self.zero = call_of("cast", moved, dtype=dtype), self.zero + step
+
+    def widen(self, axis: int, more: int) -> None:
+        """More of them behind along an axis, which stand for zero."""
+        kind = tensor_type(self.data)
+        if more:
+            width = [(0, more if place == axis % kind.ndim else 0) for place in range(kind.ndim)]
+            zero = const(self.zero, str(kind.dtype))
+            self.data = call_of("nn.pad", self.data, zero, pad_width=tuple(width))
 
 
 def _operand(expr: RelayExpr) -> _Operand | None:
@@ -76,9 +88,48 @@ def of_dequantised(
     a, b = map(_operand, args)
     if dots is None or a is None or b is None or attrs.out_dtype:
         return None
+    sums = _sums_of_bytes(a, b, attrs.transpose_b, target)
+    if sums is None:
+        return None
+    factor = (a.scale * b.scale).astype("float32").reshape(())
+    result: RelayExpr = call_of("qnn.dequantize", sums, const(factor), const(0))
+    return result
+
+
+def of_bytes(
+    data: RelayExpr, weight: RelayExpr, zeros: tuple[int, int], turned: bool, target: Target
+) -> RelayExpr | None:
+    """A product of bytes less their zero points, by dot products where the run knows both.
+
+    Bytes of other signs, sums that are not of groups of four and columns that fill no vectors are
+    made what instructions take.
+    """
+    kinds = [tensor_type(each) for each in (data, weight)]
+    if not all(kind.is_static and kind.ndim > 1 and 0 not in kind.shape for kind in kinds):
+        return None
+    if instructions_of(target).dot4 is None or any(kind.dtype not in BYTES for kind in kinds):
+        return None
+    one = np.ones((), "float32")
+    a, b = _Operand(data, one, zeros[0]), _Operand(weight, one, zeros[1])
+    depth, columns = kinds[1].concrete_shape[-2:][:: -1 if turned else 1]
+    a.widen(-1, -depth % GROUP)
+    b.widen(-1 if turned else -2, -depth % GROUP)
+    b.widen(-2 if turned else -1, -columns % WHOLE_COLUMNS)
+    sums = _sums_of_bytes(a, b, turned, target)
+    if sums is None or columns % WHOLE_COLUMNS == 0:
+        return sums
+    return call_of("strided_slice", sums, begin=(0,), end=(columns,), axes=(-1,))
+
+
+def _sums_of_bytes(
+    a: _Operand, b: _Operand, transpose_b: bool, target: Target
+) -> RelayExpr | None:
+    """Sums of products less zero points; None if no dot products give them."""
+    dots = instructions_of(target).dot4
+    assert dots is not None
     own = str(tensor_type(a.data).dtype)
     a.as_type(own if own in dots.data_types else dots.data_types[0])
-    b.data, turned = _untransposed(b.data, attrs.transpose_b)
+    b.data, turned = _untransposed(b.data, transpose_b)
     b.as_type("int8")
     made = _products(a.data, b.data, turned).of_one_matrix
     if not LEAST_DEPTH <= made.inputs <= DEEPEST or not would_pack(made, processor_of(target)):
@@ -96,9 +147,7 @@ def of_dequantised(
         if b.zero:
             of_columns = call_of("subtract", of_columns, const(made.inputs * a.zero * b.zero))
         sums = call_of("subtract", sums, of_columns)
-    factor = (a.scale * b.scale).astype("float32").reshape(())
-    result: RelayExpr = call_of("qnn.dequantize", sums, const(factor), const(0))
-    return result
+    return sums
 
 
 def implement(call: Call, processor: Processor, growth: float) -> RelayExpr | None:

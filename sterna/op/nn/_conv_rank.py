@@ -136,8 +136,6 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
     if not data.is_static or not weight.is_static or 0 in data.concrete_shape:
         return None
     outputs, inputs, *window = weight.concrete_shape
-    if attrs.groups > 1 and window[0] > 1:
-        return None
     least = min(outputs // attrs.groups, inputs * math.prod(window))
     few = least < (LEAST_OF_ROWS if _is_along_depth(attrs, window) else LEAST_OF_VOLUMES)
     if few and not are_bytes(data, weight):
@@ -149,7 +147,7 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
     (stride, *strides), (dilation, *dilations) = attrs.strides, attrs.dilation
     reach = (window[0] - 1) * dilation + 1
     steps = (extent + before + after - reach) // stride + 1
-    images = call("transpose", args[0], axes=DEPTH_FIRST)
+    images: RelayExpr = call("transpose", args[0], axes=DEPTH_FIRST)
     if before or after:
         border = const(attrs.border, str(data.dtype))
         pad = ((0, 0), (before, after), (0, 0), (0, 0), (0, 0))
@@ -161,7 +159,7 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
                  strides=(stride,), axes=(1,))
             for n in range(window[0])
         ]
-        images = parts[0] if len(parts) == 1 else call("concatenate", Tuple(tuple(parts)), axis=2)
+        images = parts[0] if len(parts) == 1 else _side_by_side(parts, attrs.groups)
     channels = window[0] * inputs * attrs.groups
     images = call("reshape", images, newshape=(batch * steps, channels, high, wide))
     shape = (outputs, window[0] * inputs, *window[1:])
@@ -174,6 +172,14 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
     size = tensor_type(made).concrete_shape[2:]
     made = call("reshape", made, newshape=(batch, steps, outputs, *size))
     return call("transpose", made, axes=DEPTH_FIRST)
+
+
+def _side_by_side(parts: list[Call], groups: int) -> RelayExpr:
+    """Images as channels of one, those of each group together."""
+    batch, steps, channels, *size = tensor_type(parts[0]).concrete_shape
+    cut = (batch, steps, groups, channels // groups, *size)
+    apart = [call("reshape", part, newshape=cut) if groups > 1 else part for part in parts]
+    return call("concatenate", Tuple(tuple(apart)), axis=3 if groups > 1 else 2)
 
 
 def _is_along_depth(attrs: "ConvAttrs", window: list[int]) -> bool:

@@ -7,7 +7,8 @@ m - j times place r + s*j of the window. For each r that is a convolution with a
 ceil(window / s) places, turned round; all of them together are one of s*s times as many channels.
 Groups of channels stay groups: each has its phases side by side. Where s does not divide the
 window, or where phases begin at different input elements, some products are of zeros that nobody
-needs: there each phase may be a convolution of its own, with the places that it has.
+needs: there each phase may be a convolution of its own, with the places that it has. A dilated
+window stays one along axes without strides; along others zeros stand between its places.
 """
 
 import itertools
@@ -51,6 +52,8 @@ class _Phases:
     window: int
     before: int
     result: int
+    dilation: int = 1
+    """Of the window; 1 where there are strides."""
 
     @property
     def places(self) -> int:
@@ -66,7 +69,7 @@ class _Phases:
     def border(self) -> tuple[int, int]:
         """Zeros before and after the input; below 0 where some of it is not read."""
         last = (self.before + self.result - 1) // self.stride
-        return self.places - 1 - self.first, last - (self.extent - 1)
+        return self.dilation * (self.places - 1) - self.first, last - (self.extent - 1)
 
     @property
     def begin(self) -> int:
@@ -105,7 +108,8 @@ class _Phase:
     def border(self) -> tuple[int, int]:
         """Zeros before and after the input; below 0 where some of it is not read."""
         met = (self.place + self.axis.before) // self.axis.stride
-        return self.places - 1 - met, self.steps + met - self.axis.extent
+        reach = self.axis.dilation * (self.places - 1)
+        return reach - met, self.steps + met - self.axis.extent
 
 
 def by_phases(
@@ -117,18 +121,14 @@ def by_phases(
     plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout)
     if plain != (f"NC{spatial}", f"IO{spatial}", f"NC{spatial}"):
         return None
-    if set(attrs.dilation) != {1}:
-        return None
     if not data.is_static or not weight.is_static:
         return None
     if str(data.dtype) not in FLOATS or (attrs.out_dtype or data.dtype) != data.dtype:
         return None
-    window = weight.concrete_shape[2:]
     axes = [
-        _Phases(stride, n, k, before, (n - 1) * stride + k + more - before - after)
-        for stride, n, k, more, before, after in zip(
-            attrs.strides, data.concrete_shape[2:], window, attrs.output_padding, attrs.before,
-            attrs.after, strict=True,
+        _phases(attrs, axis, extent, window)
+        for axis, (extent, window) in enumerate(
+            zip(data.concrete_shape[2:], weight.concrete_shape[2:], strict=True)
         )
     ]
     steps = zip(attrs.output_padding, attrs.strides, strict=True)
@@ -136,6 +136,7 @@ def by_phases(
     free = attrs.groups == 1 and not isinstance(args[1], Constant)
     if whole and free and _as_columns(data, weight):
         return _by_columns(attrs, args, axes)
+    args = (args[0], _with_zeros_between(attrs, args[1]))
     together, one_by_one = _as_channels(attrs, args, axes), _one_by_one(attrs, args, axes)
     if free or not _pays(together, one_by_one, target):
         one_by_one = []
@@ -152,6 +153,26 @@ def by_phases(
     return call("strided_slice", made, begin=tuple(begin), end=tuple(end), axes=spatial_axes)
 
 
+def _phases(attrs: "ConvTransposeAttrs", axis: int, extent: int, window: int) -> _Phases:
+    """Of an axis; zeros between the places of its window are places of it where it has strides."""
+    stride, before = attrs.strides[axis], attrs.before[axis]
+    reach = attrs.dilation[axis] * (window - 1) + 1
+    more = attrs.output_padding[axis] - before - attrs.after[axis]
+    result = (extent - 1) * stride + reach + more
+    if stride == 1:
+        return _Phases(stride, extent, window, before, result, attrs.dilation[axis])
+    return _Phases(stride, extent, reach, before, result)
+
+
+def _with_zeros_between(attrs: "ConvTransposeAttrs", weight: RelayExpr) -> RelayExpr:
+    """Weights whose places are set apart along the axes that have strides."""
+    apart = [
+        1 if stride == 1 else dilation
+        for stride, dilation in zip(attrs.strides, attrs.dilation, strict=True)
+    ]
+    return weight if set(apart) == {1} else call("nn.dilate", weight, strides=(1, 1, *apart))
+
+
 def _as_channels(
     attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], axes: list[_Phases]
 ) -> list[Call]:
@@ -164,6 +185,7 @@ def _as_channels(
         f"nn.conv{len(axes)}d", args[0], _turned(args[1], axes, inputs, outputs, attrs.groups),
         padding=(*(first for first, _ in borders), *(last for _, last in borders)),
         kernel_size=tuple(axis.places for axis in axes), groups=attrs.groups,
+        dilation=tuple(axis.dilation for axis in axes),
         channels=math.prod(attrs.strides) * outputs * attrs.groups, out_dtype=attrs.out_dtype,
     )]
 
@@ -191,6 +213,7 @@ def _one_by_one(
             f"nn.conv{len(axes)}d", args[0], window,
             padding=(*(p.border[0] for p in phases), *(p.border[1] for p in phases)),
             kernel_size=tuple(phase.places for phase in phases),
+            dilation=tuple(axis.dilation for axis in axes),
             channels=tensor_type(args[1]).concrete_shape[1], out_dtype=attrs.out_dtype,
         ))
     return made

@@ -115,8 +115,8 @@ def _compute(
             else:
                 made = made + said
         if attrs.causal:
-            return if_then_else(all_of(j <= i, j < keys), made, never)
-        return made if is_whole else if_then_else(j < keys, made, never)
+            return build.select(all_of(j <= i, j < keys), made, never)
+        return made if is_whole else build.select(j < keys, made, never)
 
     power_of = quick_exp if out.dtype == "float32" else exp  # of numbers that are not above 0
     every, again = reduce_axis((0, padded), "j"), reduce_axis((0, padded), "j")
@@ -133,10 +133,15 @@ def _compute(
         (batch, heads, queries), lambda b, h, i: te_sum(power(b, h, i, again), axis=again),
         name="T_attention_expsum",
     )
-    j = reduce_axis((0, keys), "j")
+    held = value if is_whole or known is None else compute(
+        (batch, padded, heads, out.shape[3]),
+        lambda b, j, h, d: if_then_else(j < keys, value(b, j, h, d), zero),
+        name="T_attention_held",
+    )
+    j = reduce_axis((0, held.shape[1]), "j")
     mixed = compute(
         out.shape,
-        lambda b, i, h, d: te_sum(power(b, h, i, j) * value(b, j, h, d), axis=j),
+        lambda b, i, h, d: te_sum(power(b, h, i, j) * held(b, j, h, d), axis=j),
         name="T_attention_values",
     )
     made: Tensor = compute(
@@ -146,7 +151,7 @@ def _compute(
     )
     fill = attrs.fill if isinstance(attrs, MaskedAttentionAttrs) else NEVER
     return describe_attention(made, AttentionStages(
-        transposed, scores, largest, power, total, mixed, (query, key, value, *mask),
+        transposed, scores, largest, power, total, held, mixed, (query, key, value, *mask),
         attrs.scale, fill, attrs.causal,
     ))
 

@@ -15,6 +15,7 @@ import numpy.typing as npt
 from sterna.ir.types import Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.dynamic import tensor_type
+from sterna.op.nn._byte_products import of_bytes
 from sterna.op.qnn.repeated_channel import repeated_channel
 from sterna.op.quantization import expect_parameter, expect_zero_point, is_single, is_zero
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
@@ -118,7 +119,7 @@ class Product:
         if target is None or not target.kind.picks_instructions:
             return None
         if not isinstance(weight, Constant):
-            return None
+            return self._of_free_operands(attrs, args, target)
         shift = _known(weight_zero)
         if shift is None:
             return None
@@ -149,6 +150,18 @@ class Product:
         made = call(self.plain.replace("nn.", "qnn."), data, const(own.astype(np.int8)), data_zero,
                     const(0), *scales, **dict(attrs.items()))
         return made
+
+    def _of_free_operands(
+        self, attrs: Any, args: tuple[RelayExpr, ...], target: Target
+    ) -> RelayExpr | None:
+        """A product of matrices that only the run knows, whose zero points are known."""
+        zeros = [_known(zero) for zero in args[2:4]]
+        single = [int(zero.item()) for zero in zeros if zero is not None and zero.size == 1]
+        if self.plain != "nn.batch_matmul" or attrs.transpose_a or attrs.out_dtype != INT32:
+            return None
+        if len(single) < len(zeros):
+            return None
+        return of_bytes(args[0], args[1], (single[0], single[1]), attrs.transpose_b, target)
 
     def reference(
         self, attrs: Any, data: Array, weight: Array, data_zero: Array, weight_zero: Array,

@@ -10,14 +10,17 @@ from sterna.ir.expr import Expr, ExprLike
 from sterna.ir.types import TensorType, Type
 from sterna.op.axis_rows import ROWS_PER_BLOCK, AxisRows, product
 from sterna.op.checks import axis_of, of_kind, size_of, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import quiet
 from sterna.op.indexing import dims_of, unravel
 from sterna.op.statements import Variable, statements, variable
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
 from sterna.schedule.products import AS_DATA, wide
 from sterna.support.dtype import DataType
+from sterna.target import Target
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -50,6 +53,27 @@ def _infer(attrs: ScanopAttrs, data: Type) -> TensorType:
         return TensorType((size_of(kind.shape),), made)
     axis_of(attrs.axis, kind.ndim)
     return TensorType(kind.shape, made)
+
+
+def _with_one_inner_axis(name: str) -> Callable[..., RelayExpr | None]:
+    """Axes behind the one that is added along become one: rows that lie side by side are many.
+
+        cumsum(%x, axis=0) of (20, 300, 30)  ->  as (20, 9000), given its shape again
+    """
+
+    def rewrite(
+        attrs: ScanopAttrs, args: tuple[RelayExpr, ...], target: Target | None
+    ) -> RelayExpr | None:
+        kind = tensor_type(args[0])
+        axis = None if attrs.axis is None else axis_of(attrs.axis, kind.ndim)
+        if axis is None or axis >= kind.ndim - 2 or not kind.is_static or 0 in kind.shape:
+            return None
+        outer, inner = kind.concrete_shape[: axis + 1], kind.concrete_shape[axis + 1 :]
+        flat = call("reshape", args[0], newshape=(*outer, math.prod(inner)))
+        made = call(name, flat, **{**dict(attrs.items()), "axis": axis})
+        return call("reshape", made, newshape=kind.concrete_shape)
+
+    return rewrite
 
 
 def _compute(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> Callable[..., Tensor]:
@@ -187,6 +211,7 @@ _CASES = [
     Case(((2, 3, 2, 70),), {"axis": 1, "reverse": True}),
     Case((((3, 64), "float16"),), {"axis": 0, "exclusive": True}, tolerance=2e-3),
     Case(((2, 75, 5),), {"axis": 1, "reverse": True}),
+    Case(((3, 7, 5, 4),), {"axis": -4, "exclusive": True}),
 ]
 
 register(OpRecord(
@@ -194,6 +219,7 @@ register(OpRecord(
     inputs=("data",),
     attrs=ScanopAttrs,
     infer=_infer,
+    legalize=_with_one_inner_axis("cumsum"),
     compute=_compute("cumsum", build.add, 0),
     compute_by_threads=_compute_by_threads("cumsum", build.add, 0),
     reference=_reference(np.cumsum, 0),
@@ -209,6 +235,7 @@ register(OpRecord(
     inputs=("data",),
     attrs=ScanopAttrs,
     infer=_infer,
+    legalize=_with_one_inner_axis("cumprod"),
     compute=_compute("cumprod", build.mul, 1),
     compute_by_threads=_compute_by_threads("cumprod", build.mul, 1),
     reference=_reference(np.cumprod, 1),

@@ -17,6 +17,10 @@ from sterna.support.dtype import DataType
 from sterna.te.tensor import ProducerLoad
 from sterna.tir import op as t
 
+# Integers of more bits are multiplied one by one: what most exponents lack is left out.
+WIDEST_OF_VECTORS = 32
+FEW_BITS = 8
+
 
 def _power(a: Expr, b: Expr) -> Expr:
     if a.dtype.is_float:
@@ -54,14 +58,20 @@ def _whole_power(a: Expr, exponent: Expr) -> Expr:
     dtype = a.dtype
     one, zero = build.const(1, dtype), build.const(0, dtype)
 
-    def times_rest(square: Expr, bit: int) -> Expr:
+    def times_rest(square: Expr, bit: int, last: int) -> Expr:
         is_set = ((exponent >> build.const(bit, dtype)) & one) != zero
         factor = build.select(is_set, square, one)
-        if bit == dtype.bits - (2 if dtype.is_int else 1):
+        if bit == last:
             return factor
-        return factor * bind(square * square, lambda next_: times_rest(next_, bit + 1))
+        return factor * bind(square * square, lambda next_: times_rest(next_, bit + 1, last))
 
-    product = bind(a, lambda base: times_rest(base, 0))
+    def of_bits(last: int) -> Expr:
+        return bind(a, lambda base: times_rest(base, 0, last))
+
+    product = of_bits(dtype.bits - (2 if dtype.is_int else 1))
+    if dtype.bits > WIDEST_OF_VECTORS:
+        few = (exponent >> build.const(FEW_BITS, dtype)) == zero
+        product = build.if_then_else(few, of_bits(FEW_BITS - 1), product)
     if dtype.is_uint:
         return product
     odd = (exponent & one) != zero
@@ -89,4 +99,5 @@ binary("power", _power, _reference,
            Case((np.array([3, -2, -1, 0, -128], "int8"), np.array([[7], [-3]], "int8"))),
            Case((((3,), "uint8"), ((3,), "uint8"))),
            Case((np.array([3, -1], "int16"), np.array([1001, -63], "int16"))),
+           Case((np.array([3, -7, -1, 2], "int64"), np.array([[63], [256], [1001], [-3], [0]]))),
        ])
