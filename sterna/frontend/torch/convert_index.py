@@ -7,6 +7,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.checks import expect_equal
 from sterna.frontend.torch.convert_dynamic import selected
 from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_shape import (
@@ -183,6 +184,10 @@ def _put_where(
     wanted = cast(values, dtype_of(x))
     if rank_of(values) > inner and not is_same(dims_of(values)[0], 1):
         number = call("cumsum", cast(ravel(mask), "int64"), axis=0)
+        number = expect_equal(
+            number, call("sum", cast(mask, "int64")), dims_of(values)[0],
+            "index_put: the truth values hold in # places, and # values are written there",
+        )
         place = call("maximum", call("subtract", number, like(1, number)), like(0, number))
         wanted = call("take", wanted, reshaped(place, dims_of(mask)), axis=0, mode="clip")
     elif rank_of(values) > inner:
