@@ -102,6 +102,7 @@ FOLLOWING: dict[str, Call] = {
     "number": lambda x: x.sum() / (x[x > 0].numel() + 1),
     "written back": lambda x: torch.zeros(6, 4).index_put((x > 0,), x[x > 0] * 2),
     "written rows": lambda x: x.index_put((x[:, 0] > 0,), rows(x) + 1, accumulate=True),
+    "in another order": lambda x: rows(x)[rows(x)[:, 1].argsort()],
     "taken": lambda x: x[torch.nonzero(x[:, 0] > 0).squeeze(1)].softmax(-1),
 }
 

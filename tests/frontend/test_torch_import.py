@@ -148,6 +148,53 @@ def test_a_traced_encoder_layer_with_masks() -> None:
         _expect_script(script, infos, layer, (x, _CAUSAL, _PADDING))
 
 
+class Cells(nn.Module):
+    """One step of every kind of recurrent layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.lstm = nn.GRUCell(6, 5), nn.LSTMCell(5, 5)
+        self.tanh, self.relu = nn.RNNCell(5, 5, bias=False), nn.RNNCell(5, 5, nonlinearity="relu")
+
+    def forward(self, x: Any) -> Any:
+        state = self.gru(x, x[:, :5])
+        hidden, cell = self.lstm(state, (state, x[:, 1:]))
+        return self.relu(self.tanh(hidden, cell), state), cell
+
+
+class Windows(nn.Module):
+    """Layers and tensors that files keep as one operator each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 3, 3))
+        self.linear = nn.utils.parametrizations.weight_norm(nn.Linear(6, 2), dim=1)
+
+    def forward(self, x: Any) -> Any:
+        window = torch.hann_window(6) + torch.hamming_window(6, periodic=False)
+        turned = torch.view_as_complex(x.reshape(2, 3, 2)) * torch.tensor([1j, 2 - 1j, 3.0])
+        made = self.normed(x.unsqueeze(1) * window * torch.blackman_window(6))
+        return made, self.linear(x), torch.view_as_real(turned)
+
+
+@pytest.mark.parametrize("kind", [Cells, Windows])
+def test_operators_that_a_file_keeps_whole(kind: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = kind().eval(), torch.randn(2, 6)
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+        expect_close(results(imported(tmp_path / "model.pt2"), x), model(x))
+
+
+def test_powers_of_numbers_in_a_trace() -> None:
+    def scaled(x: Any) -> Any:
+        return x / x.shape[1] ** 0.5
+
+    x = torch.randn(2, 5)
+    script = torch.jit.trace(scaled, x)
+    _expect_script(script, [("x", x.shape)], scaled, (x,))
+
+
 def test_weights_keep_their_names() -> None:
     model, inputs = case_of("encoder")
     script = torch.jit.trace(model, inputs, check_trace=False)

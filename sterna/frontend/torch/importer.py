@@ -55,6 +55,10 @@ CustomConverters = Mapping[str, Callable[..., Any]]
 SIZES = frozenset({"size", "start", "end", "length", "split_sizes", "output_size"})
 
 
+# Conditions of loops are written out twice, and short scans step by step: graphs in graphs grow.
+MOST_BODIES = 1 << 14
+
+
 class ProgramImporter(GraphImporter):
     """One program on its way to a graph."""
 
@@ -67,6 +71,7 @@ class ProgramImporter(GraphImporter):
         self.custom = custom or {}
         self.extents: dict[str, Dim] = {}
         """Numbers that open extents decide, by name."""
+        self.bodies = 0
         self.size_names = {
             name for step in self.steps for word, each in step.arguments.items()
             if word in SIZES for name in refs_of(each)
@@ -162,7 +167,7 @@ class ProgramImporter(GraphImporter):
             if isinstance(made, Expr):
                 self.extents[step.outputs[0]] = simplified_dim(made)
                 return as_tensor(made)
-            return constant(made) if isinstance(made, bool | int | float) else made
+            return constant(made) if isinstance(made, bool | int | float) else _tensors(made)
 
         self.add_node(facts, None if function is None else convert)
 
@@ -213,6 +218,13 @@ class ProgramImporter(GraphImporter):
     def _run_body(self, body: Body, *operands: RelayExpr) -> list[RelayExpr]:
         """What a branch or a round gives for operands; it knows nothing of what is around it."""
         around = self.values
+        if len(operands) != len(body.inputs):
+            raise ValueError(
+                f"a branch or round of {len(body.inputs)} operands is given {len(operands)}"
+            )
+        self.bodies += 1
+        if self.bodies > MOST_BODIES:
+            raise ValueError(f"its branches and rounds come to more than {MOST_BODIES}")
         self.values = dict(zip(body.inputs, operands, strict=True))
         try:
             with in_body(), own_checks() as checked:
@@ -265,6 +277,15 @@ class ProgramImporter(GraphImporter):
         if not isinstance(value, RelayExpr):
             return constant(value)
         return stacked(value) if value is not UNMADE and is_complex(value) else value
+
+
+def _tensors(made: Any) -> Result:
+    """What a converter made, which is a tensor or some of them."""
+    for each in made if isinstance(made, list | tuple) else [made]:
+        if each is not None and each is not UNMADE and not isinstance(each, RelayExpr):
+            raise ValueError(f"its result is of the type {type(each).__name__}, which is no tensor")
+    found: Result = made
+    return found
 
 
 def _takes_open_numbers(target: str) -> bool:
