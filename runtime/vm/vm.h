@@ -53,7 +53,8 @@
   _(STACK, "wrc")   /* the tensors of a list as one; the constant is an empty one, or a row of unknown extents */ \
   _(TRIM, "wrri")   /* a tensor cut along an axis to as many as the first element of another says */ \
   _(EXTENTS, "wr")  /* an empty tensor whose dimensions behind the first are the elements of a vector */ \
-  _(REFUSE, "wc")   /* an error, whose text the bytes of a constant are */
+  _(REFUSE, "wc")   /* an error, whose text the bytes of a constant are */ \
+  _(EXPECT, "wrrrc") /* a value if a scalar is true, else an error: every # of its text is an element of the vector */
 
 #define VM_NAME(name, form) VM_##name,
 enum { VM_INSTRUCTIONS(VM_NAME) VM_CODES };
@@ -137,6 +138,7 @@ int vm_stack(const vm_program *p, sterna_any *registers, const word *operands);
 int vm_trim(sterna_any *registers, const word *operands);
 int vm_extents(sterna_any *registers, const word *operands);
 int vm_refuse(const sterna_ndarray *text); /* -1, with that error */
+int vm_expect(const vm_program *p, sterna_any *registers, const word *operands);
 int vm_is_true(const sterna_any *value, int *out);
 vm_object *vm_need(const sterna_any *value, const char *what); /* null: with an error */
 

@@ -309,6 +309,7 @@ static int interpret(machine *m, sterna_any *ret) {
       case VM_TRIM: failed = vm_trim(r, x); x += 4; break;
       case VM_EXTENTS: failed = vm_extents(r, x); x += 2; break;
       case VM_STACK: failed = vm_stack(p, r, x); x += 3; break;
+      case VM_EXPECT: failed = vm_expect(p, r, x); x += 5; break;
       case VM_REFUSE: return vm_refuse(p->constants[x[1]]);
       default: return sterna_set_error("ValueError", "no clause of a match holds for its value");
     }

@@ -1,6 +1,7 @@
 /* Values of the virtual machine that are no tensors: tuples, constructors' values, cells, lists. */
 #include "vm.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -213,13 +214,39 @@ int vm_trim(sterna_any *r, const word *operands) {
   return 0;
 }
 
-int vm_refuse(const sterna_ndarray *text) {
-  char said[600] = {0};
+enum { MOST_TEXT = 600, MOST_TOLD = 8 };
+
+static int text_of(const sterna_ndarray *text, char *said) {
   size_t bytes;
   if (sterna_tensor_bytes(&text->tensor, &bytes)) return -1;
-  if (bytes >= sizeof said) return sterna_set_error("ValueError", "an error of the program has too long a text");
-  if (bytes && sterna_tensor_copy_to_memory(&text->tensor, said, bytes)) return -1;
-  return sterna_set_error("BranchNotCompiled", said);
+  if (bytes >= MOST_TEXT) return sterna_set_error("ValueError", "an error of the program has too long a text");
+  return bytes && sterna_tensor_copy_to_memory(&text->tensor, said, bytes) ? -1 : 0;
+}
+
+int vm_refuse(const sterna_ndarray *text) {
+  char said[MOST_TEXT] = {0};
+  return text_of(text, said) ? -1 : sterna_set_error("BranchNotCompiled", said);
+}
+
+int vm_expect(const vm_program *p, sterna_any *r, const word *operands) {
+  char said[MOST_TEXT] = {0}, whole[MOST_TEXT + MOST_TOLD * 24];
+  word numbers[MOST_TOLD], next = 0;
+  size_t at = 0;
+  int holds;
+  if (vm_is_true(&r[operands[2]], &holds)) return -1;
+  if (holds) {
+    vm_set(&r[operands[0]], vm_held(r[operands[1]]));
+    return 0;
+  }
+  word count = numbers_of(&r[operands[3]], numbers, MOST_TOLD);
+  if (count < 0 || text_of(p->constants[operands[4]], said)) return -1;
+  for (const char *c = said; *c; c++)
+    if (*c == '#' && next < count)
+      at += (size_t)snprintf(whole + at, sizeof whole - at, "%lld", (long long)numbers[next++]);
+    else
+      whole[at++] = *c;
+  whole[at] = 0;
+  return sterna_set_error("ValueError", whole);
 }
 
 int vm_is_true(const sterna_any *value, int *out) {

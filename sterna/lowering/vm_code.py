@@ -21,7 +21,7 @@ FORMS: dict[str, str] = {
     "apply": "wr*", "run": "r*", "object": "wi*", "field": "wri", "if": "rj", "case": "rij",
     "jump": "j", "return": "r", "drop": "*", "reference": "wr", "read": "wr", "write": "rr",
     "fail": "", "append": "wrr", "stack": "wrc", "trim": "wrri",
-    "extents": "wr", "refuse": "wc",
+    "extents": "wr", "refuse": "wc", "expect": "wrrrc",
 }
 CODES = {name: code for code, name in enumerate(FORMS)}
 

@@ -16,6 +16,7 @@ from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.relay.steps import Step
 from sterna.relay.traverse import not_primitive, post_order
 from sterna.support.memory import give_back_memory
 from sterna.support.progress import StageTimes, stage, watching
@@ -56,7 +57,7 @@ def expect_straight(module: IRModule) -> None:
     """Refuse what the graph executor cannot run: control flow, and shapes that runs decide."""
     main = module["main"]
     for part in post_order(main.body):
-        is_step = isinstance(part, If | Let | Function) and not_primitive(part)
+        is_step = isinstance(part, If | Let | Function | Step) and not_primitive(part)
         kinds = part._type.fields if isinstance(part._type, TupleType) else (part._type,)
         if is_step or any(isinstance(k, TensorType) and not k.is_static for k in kinds):
             at = f" at {part.span}" if part.span else ""

@@ -17,6 +17,7 @@ from sterna.model.compiled_model import CompiledModel
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
+from sterna.relay.steps import Step
 from sterna.relay.traverse import post_order
 from sterna.runtime import Device, Module, NDArray, cpu, device
 from sterna.runtime.vm import ADT, DEEPEST_RECURSION, VirtualMachine
@@ -122,7 +123,7 @@ def with_host(program: Program, host: HostFunction | None) -> Program:
 def has_control_flow(function: Function) -> bool:
     """Whether straight-line code cannot say it."""
     return any(
-        isinstance(part, If | Let | Function)
+        isinstance(part, If | Let | Function | Step)
         or (isinstance(part, Call) and isinstance(part.op, GlobalVar))
         for part in post_order(function.body)
     )

@@ -5,6 +5,7 @@
     Trim(tensor, count)                     a tensor of which only so many elements are filled
     Extents(numbers)                        an empty tensor whose shape tells numbers to blocks
     Refuse(type, reason)                    a value that cannot be: runs that ask for it are errors
+    Expect(value, holds, numbers, reason)   the value, or an error that tells the numbers
 
 Lists never change; a machine that nobody else watches appends in place. References do change, so
 programs with them say the order by Let.
@@ -248,9 +249,63 @@ class Refuse(Step):
 
     def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
         """The error's text."""
-        whole = self.reason.encode()[: self.MOST_BYTES].decode(errors="ignore")
-        text = np.frombuffer(whole.encode(), np.uint8)
-        return (constant(from_numpy(text)),)
+        return (constant(_text(self.reason, self.MOST_BYTES)),)
+
+
+def _text(reason: str, most: int) -> NDArray:
+    """The bytes of an error's text, of which there are not too many."""
+    whole = reason.encode()[:most].decode(errors="ignore")
+    return from_numpy(np.frombuffer(whole.encode(), np.uint8))
+
+
+@node
+class Expect(Step):
+    """A value for which something must hold: a run in which it does not ends with an error.
+
+    Every # of the reason becomes one of the numbers, while there are any.
+    """
+
+    INSTRUCTION: ClassVar[str] = "expect"
+    value: RelayExpr
+    holds: RelayExpr
+    numbers: RelayExpr
+    reason: str
+
+    MOST_BYTES: ClassVar[int] = 300
+    MOST_NUMBERS: ClassVar[int] = 8
+
+    def operands(self) -> tuple[RelayExpr, ...]:
+        """The value, the truth value and the numbers."""
+        return (self.value, self.holds, self.numbers)
+
+    def with_operands(self, parts: Sequence[RelayExpr]) -> "Step":
+        """The same of other parts."""
+        return Expect(parts[0], parts[1], parts[2], self.reason)
+
+    def conclude(self, *kinds: Type) -> Type:
+        """The type of the value."""
+        kind, holds, numbers = kinds
+        if holds != TensorType((), DataType("bool")):
+            raise ValueError(f"what is expected is one truth value, not {holds!r}")
+        if not isinstance(numbers, TensorType) or numbers.ndim != 1 or not numbers.is_static:
+            raise ValueError(f"what an error tells is a vector of known length, not {numbers!r}")
+        if numbers.concrete_shape[0] > self.MOST_NUMBERS or numbers.dtype != DataType("int64"):
+            raise ValueError(f"an error tells up to {self.MOST_NUMBERS} int64, not {numbers!r}")
+        return kind
+
+    def evaluate(self, *values: Any) -> Any:
+        """The value, or the error."""
+        value, holds, numbers = values
+        if not np.asarray(holds).item():
+            text = self.reason
+            for number in np.asarray(numbers):
+                text = text.replace("#", str(int(number)), 1)
+            raise ValueError(text)
+        return value
+
+    def emitted(self, registers: tuple[int, ...], constant: Callable[[NDArray], int]) -> Emitted:
+        """All three, and the error's text."""
+        return (*registers, constant(_text(self.reason, self.MOST_BYTES)))
 
 
 @node

@@ -102,6 +102,7 @@ FOLLOWING: dict[str, Call] = {
     "number": lambda x: x.sum() / (x[x > 0].numel() + 1),
     "written back": lambda x: torch.zeros(6, 4).index_put((x > 0,), x[x > 0] * 2),
     "written rows": lambda x: x.index_put((x[:, 0] > 0,), rows(x) + 1, accumulate=True),
+    "in another order": lambda x: rows(x)[rows(x)[:, 1].argsort()],
     "taken": lambda x: x[torch.nonzero(x[:, 0] > 0).squeeze(1)].softmax(-1),
 }
 
@@ -167,3 +168,123 @@ def test_a_size_that_a_branch_computes_is_refused() -> None:
 
     with pytest.raises(NotImplementedError, match="a size that data decides, in a branch"):
         compiled(choice, torch.tensor([2, 0, 1]))
+
+
+# ---- what is checked in a run ----
+
+
+def number(x: Any) -> Any:
+    return x[0, 0].long().item()
+
+
+def checked(x: Any) -> Any:
+    count = number(x)
+    torch._check(count >= 0)
+    torch._check(count < 5)
+    return torch.zeros(count)
+
+
+def moved(x: Any) -> Any:
+    first = number(x)
+    torch._check(first >= 0)
+    torch._check(first <= 4)
+    return torch.narrow(x, 0, first, 2)
+
+
+def sized(x: Any) -> Any:
+    first, second = number(x), x[0, 1].long().item()
+    torch._check(first >= 0)
+    torch._check(second >= 0)
+    return torch.split(x, [first, second])
+
+
+def chosen(x: Any) -> Any:
+    place = number(x)
+    torch._check(place < 6)
+    torch._check(place >= -6)
+    return x[place]
+
+
+def stated(x: Any) -> Any:
+    torch._check((x.sum() > 0).item(), lambda: "the sum is not above 0")
+    return x * 2
+
+
+def asserted(x: Any) -> Any:
+    torch._assert_async((x > -5).all(), "an element is too small")
+    return x * 2
+
+
+def branched(x: Any) -> Any:
+    return torch.cond(x.sum() > 0, lambda x: torch.zeros(6, 4).masked_scatter(x > 1, x[:1]),
+                      lambda x: x * 2, (x,))
+
+
+# A function, a number that every element of the input may be, one that it may not be, the error.
+CHECKED: dict[str, tuple[Call, float, float, str]] = {
+    "a check": (checked, 4, 8, r"u0 <= 4 .*; the numbers of this run are 8"),
+    "narrow": (moved, 2, 5, r"u0 <= 4 .*; the numbers of this run are 5"),
+    "split": (sized, 3, 2, "split: the sizes come to 4, and the axis has 6 elements"),
+    "select": (chosen, -2, 8, "select: index 8 is none of the 6 along the axis"),
+    "a statement": (stated, 1, -1, "Runtime assertion failed for expression"),
+    "an assertion": (asserted, 1, -9, "an element is too small"),
+    "masked_scatter": (
+        lambda x: torch.zeros(6, 4).masked_scatter(x > 1, x[:1]), 1, 2,
+        "masked_scatter: the mask holds in 24 places, and the source has 4 elements",
+    ),
+    "index_put": (
+        lambda x: torch.zeros(6, 4).index_put((x > 1,), x[x < 3] * 2), 2, 4,
+        "index_put: the truth values hold in 24 places, and 0 values are written there",
+    ),
+    "in a branch": (
+        branched, 1, 2,
+        "masked_scatter: the mask holds in 24 places, and the source has 4 elements",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED)
+def test_what_a_program_assumes_is_checked_in_a_run(name: str) -> None:
+    function, good, bad, error = CHECKED[name]
+    x, wrong = torch.full((6, 4), float(good)), torch.full((6, 4), float(bad))
+    with pytest.raises(RuntimeError):
+        function(wrong)
+    model = compiled(function, x)
+    for _ in range(2):
+        wanted, made = function(x), model(x.numpy())
+        pairs = zip(made, wanted, strict=True) if isinstance(made, tuple) else [(made, wanted)]
+        for have, want in pairs:
+            np.testing.assert_allclose(have, want.numpy())
+        with pytest.raises(ValueError, match=error):
+            model(wrong.numpy())
+
+
+@pytest.mark.parametrize("repeats, error", [
+    ([1, 2, 3], "repeat_interleave: the repeats come to 6 elements, and output_size is 5"),
+    ([1, 1, 1], "repeat_interleave: the repeats come to 3 elements, and output_size is 5"),
+    ([-1, 4, 2], "repeat_interleave: repeats hold -1, which is below 0"),
+])
+def test_a_size_that_does_not_fit_the_repeats_is_refused(repeats: list[int], error: str) -> None:
+    def repeated(x: Any) -> Any:
+        return torch.repeat_interleave(torch.arange(3.0), x, output_size=5)
+
+    x = torch.tensor([1, 2, 2])
+    exported = torch.export.export(Wrapped(repeated), (x,))
+    model: Any = sterna.compile(exported, opt_level=0)
+    np.testing.assert_array_equal(model(x.numpy()), repeated(x).numpy())
+    with pytest.raises(ValueError, match=error):
+        model(np.array(repeats))
+    module, _ = load(exported, ImportOptions())
+    with pytest.raises(ValueError, match=error):
+        interpret(module["main"], np.array(repeats))
+
+
+def test_torch_compile_checks_too() -> None:
+    def repeated(x: Any, times: Any) -> Any:
+        return torch.repeat_interleave(x, times, dim=0, output_size=5) * 2
+
+    fast = torch.compile(repeated, backend="sterna", options={"fallback": False})
+    x, times = torch.randn(3, 2), torch.tensor([1, 2, 2])
+    torch.testing.assert_close(fast(x, times), repeated(x, times))
+    with pytest.raises(ValueError, match="come to 6 elements, and output_size is 5"):
+        fast(x, torch.tensor([1, 2, 3]))

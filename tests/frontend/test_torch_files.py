@@ -15,7 +15,13 @@ from sterna.frontend.torch.load_model import load
 from sterna.frontend.torch.program import Program, Ref, Step
 from sterna.relay.frontend import from_pytorch
 from sterna.support.errors import OpNotImplemented
-from sterna.testing.fuzz.fuzzers._exported_program import archive, program, weights_config
+from sterna.testing.fuzz.fuzzers._exported_program import (
+    CONTROL,
+    archive,
+    control_program,
+    program,
+    weights_config,
+)
 from sterna.testing.fuzz.fuzzers.exported_programs import FUZZER
 from sterna.testing.fuzz.tape import Tape
 from tests.frontend.torch_support import expect_close, results
@@ -32,6 +38,27 @@ def test_a_file_made_by_hand() -> None:
     named, params = from_pytorch(archive(program(), weights_config()))
     assert [var.name_hint for var in named["main"].params] == ["x", "layer.weight"]
     assert list(params) == ["layer.weight"]
+
+
+@pytest.mark.parametrize("depth", [0, 1, 3])
+@pytest.mark.parametrize("kind", range(len(CONTROL)))
+def test_graphs_in_graphs_made_by_hand(kind: int, depth: int) -> None:
+    load(archive(control_program(kind, depth), weights_config()), ImportOptions())
+
+
+def test_loops_in_conditions_of_loops_come_to_an_end() -> None:
+    with pytest.raises(ValueError, match="its branches and rounds come to more than 16384"):
+        load(archive(control_program(1, 14), weights_config()), ImportOptions())
+
+
+def test_a_number_that_is_a_text_is_refused() -> None:
+    model = control_program(4, 0)
+    node = model["graph_module"]["graph"]["nodes"][3]
+    for place in (0, 1):
+        node["inputs"][place]["arg"] = {"as_string": "n"}
+    node["target"] = "_operator.add"
+    with pytest.raises(ValueError, match="its result is of the type str, which is no tensor"):
+        load(archive(model, weights_config()), ImportOptions())
 
 
 def test_the_stride_of_an_extent_of_one_may_be_any_number() -> None:

@@ -20,6 +20,7 @@ pytestmark = pytest.mark.filterwarnings("ignore")
 SAMPLE = {
     "cdist", "grid_sampler_2d", "nn.functional.adaptive_avg_pool2d", "nn.functional.avg_pool3d",
     "nn.functional.conv_transpose2d", "nn.functional.embedding_bag",
+    "nn.functional.multilabel_soft_margin_loss",
 }
 
 

@@ -88,13 +88,111 @@ def test_an_encoder_layer_in_one_call(activation: str, norm_first: bool) -> None
         script = torch.jit.trace(layer, x, check_trace=False)
         assert "_transformer_encoder_layer_fwd" in str(script.inlined_graph)
         _expect_script(script, [("x", x.shape)], layer, (x,))
-        mask = torch.ones(2, 5, dtype=torch.bool).triu(3)
-        masked = torch.jit.trace(
-            layer, example_kwarg_inputs={"src": x, "src_key_padding_mask": mask},
-            check_trace=False)
-        with pytest.raises(NotImplementedError, match="a mask of a whole encoder layer"):
-            relay.frontend.from_pytorch(
-                masked, [("src", x.shape), ("mask", (tuple(mask.shape), "bool"))])
+
+
+_CAUSAL = torch.ones(5, 5, dtype=torch.bool).triu(1)
+_PADDING = torch.zeros(2, 5, dtype=torch.bool)
+_PADDING[1, 3:] = True
+_NO_KEY = torch.zeros(5, 5, dtype=torch.bool)
+_NO_KEY[2] = True
+
+# Masks of an encoder layer with their kinds; of floats PyTorch asks here what is not 0.
+MASKS = {
+    "of queries and keys": (_CAUSAL, 0),
+    "of keys": (_PADDING, 1),
+    "of both": ((_CAUSAL | _PADDING[:, None, None, :]).expand(2, 4, 5, 5).contiguous(), 2),
+    "of floats": (_PADDING.float() * -3, 1),
+    "with a query that sees nothing": (_NO_KEY, 0),
+}
+
+
+class MaskedLayer(nn.Module):
+    """An encoder layer as one call, as its fast path makes it."""
+
+    def __init__(self, kind: int) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.kind = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True), kind
+
+    def forward(self, x: Any, mask: Any) -> Any:
+        layer, attend = self.layer, self.layer.self_attn
+        norms = (layer.norm1.weight, layer.norm1.bias, layer.norm2.weight, layer.norm2.bias)
+        linear = (layer.linear1.weight, layer.linear1.bias, layer.linear2.weight,
+                  layer.linear2.bias)
+        return torch._transformer_encoder_layer_fwd(
+            x, 16, 4, attend.in_proj_weight, attend.in_proj_bias, attend.out_proj.weight,
+            attend.out_proj.bias, False, False, layer.norm1.eps, *norms, *linear, mask, self.kind,
+        )
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_an_encoder_layer_in_one_call_with_a_mask(name: str) -> None:
+    mask, kind = MASKS[name]
+    torch.manual_seed(1)
+    x = torch.randn(2, 5, 16)
+    with torch.no_grad():
+        model = MaskedLayer(kind).eval()
+        exported = torch.export.export(model, (x, mask))
+        assert any("encoder_layer_fwd" in str(node.target) for node in exported.graph.nodes)
+        expect_eager(model, x, mask)
+
+
+def test_a_traced_encoder_layer_with_masks() -> None:
+    layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True).eval()
+    x = torch.randn(2, 5, 16)
+    given = {"src": x, "src_mask": _CAUSAL, "src_key_padding_mask": _PADDING}
+    with torch.no_grad():
+        script = torch.jit.trace(layer, example_kwarg_inputs=given, check_trace=False)
+        assert "_transformer_encoder_layer_fwd" in str(script.inlined_graph)
+        infos = [(name, (tuple(each.shape), str(each.dtype))) for name, each in given.items()]
+        _expect_script(script, infos, layer, (x, _CAUSAL, _PADDING))
+
+
+class Cells(nn.Module):
+    """One step of every kind of recurrent layer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gru, self.lstm = nn.GRUCell(6, 5), nn.LSTMCell(5, 5)
+        self.tanh, self.relu = nn.RNNCell(5, 5, bias=False), nn.RNNCell(5, 5, nonlinearity="relu")
+
+    def forward(self, x: Any) -> Any:
+        state = self.gru(x, x[:, :5])
+        hidden, cell = self.lstm(state, (state, x[:, 1:]))
+        return self.relu(self.tanh(hidden, cell), state), cell
+
+
+class Windows(nn.Module):
+    """Layers and tensors that files keep as one operator each."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.normed = nn.utils.parametrizations.weight_norm(nn.Conv1d(1, 3, 3))
+        self.linear = nn.utils.parametrizations.weight_norm(nn.Linear(6, 2), dim=1)
+
+    def forward(self, x: Any) -> Any:
+        window = torch.hann_window(6) + torch.hamming_window(6, periodic=False)
+        turned = torch.view_as_complex(x.reshape(2, 3, 2)) * torch.tensor([1j, 2 - 1j, 3.0])
+        made = self.normed(x.unsqueeze(1) * window * torch.blackman_window(6))
+        return made, self.linear(x), torch.view_as_real(turned)
+
+
+@pytest.mark.parametrize("kind", [Cells, Windows])
+def test_operators_that_a_file_keeps_whole(kind: Any, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model, x = kind().eval(), torch.randn(2, 6)
+    with torch.no_grad():
+        torch.export.save(torch.export.export(model, (x,)), tmp_path / "model.pt2")
+        expect_close(results(imported(tmp_path / "model.pt2"), x), model(x))
+
+
+def test_powers_of_numbers_in_a_trace() -> None:
+    def scaled(x: Any) -> Any:
+        return x / x.shape[1] ** 0.5
+
+    x = torch.randn(2, 5)
+    script = torch.jit.trace(scaled, x)
+    _expect_script(script, [("x", x.shape)], scaled, (x,))
 
 
 def test_weights_keep_their_names() -> None:

@@ -107,3 +107,39 @@ def test_an_undecided_view_is_refused(tmp_path: Path) -> None:
     torch.export.save(exported, tmp_path / "open.pt2")
     with pytest.raises(OpNotImplemented, match="may be a view or a copy"):
         load(str(tmp_path / "open.pt2"), ImportOptions())
+
+
+# Elements by their places in memory, whatever view of it is given.
+BY_PLACES: dict[str, Callable[[Any], Any]] = {
+    "windows": lambda x: x.unfold(1, 3, 2).as_strided((2, 2), (3, 1)),
+    "transposed": lambda x: x.t().as_strided((2, 2), (3, 1)),
+    "whole rows": lambda x: x[1:].as_strided((2, 2), (3, 1)),
+    "part of rows": lambda x: x[1:, 1:].as_strided((2, 2), (3, 1), 2),
+    "changed": lambda x: x.clone().mul_(2).t().as_strided((2, 2), (3, 1), 1),
+}
+
+
+class ByPlaces(torch.nn.Module):
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: Any) -> Any:
+        return self.function(x)
+
+
+@pytest.mark.parametrize("name", BY_PLACES)
+def test_places_in_memory_are_those_of_the_whole_tensor(name: str, tmp_path: Path) -> None:
+    x = torch.arange(15.0).reshape(3, 5)
+    exported = torch.export.export(ByPlaces(BY_PLACES[name]), (x,))
+    torch.export.save(exported, tmp_path / "model.pt2")
+    for model in (exported, tmp_path / "model.pt2"):
+        module, _ = load(model, ImportOptions())
+        np.testing.assert_array_equal(interpret(module["main"], x.numpy()), BY_PLACES[name](x))
+
+
+def test_places_in_memory_of_a_part_are_refused() -> None:
+    x = torch.arange(15.0).reshape(3, 5)
+    model = ByPlaces(lambda x: x[:, 1:].as_strided((2, 2), (3, 1)))
+    with pytest.raises(OpNotImplemented, match="places in the memory of a part of a tensor"):
+        import_program(read_recorded(torch.export.export(model, (x,))), ImportOptions())

@@ -89,6 +89,21 @@ def _without_rows(made: RelayExpr, mask: RelayExpr, outer: tuple[Extent, ...]) -
     return call("where", seen, made, like(0, made))
 
 
+def _added(
+    mask: RelayExpr, kind: int | None, batch: Extent, length: Extent, dtype: str
+) -> RelayExpr:
+    """What is added to products; of a mask of floats PyTorch asks here only what is not 0.
+
+    Queries that see no key get no number, as there.
+    """
+    if kind == 1:
+        mask = reshaped(mask, (batch, 1, 1, length))
+    elif kind not in (0, 2):
+        raise OpNotImplemented(f"a mask of kind {kind}; PyTorch has 0, 1 and 2")
+    hidden = mask if dtype_of(mask) == "bool" else call("not_equal", mask, like(0, mask))
+    return call("where", hidden, constant(-math.inf, dtype), constant(0, dtype))
+
+
 @aten("_transformer_encoder_layer_fwd")
 def encoder_layer(
     src: RelayExpr, embed_dim: int, num_heads: int, qkv_weight: RelayExpr, qkv_bias: RelayExpr,
@@ -98,10 +113,13 @@ def encoder_layer(
     ffn_weight_2: RelayExpr, ffn_bias_2: RelayExpr, mask: RelayExpr | None = None,
     mask_type: int | None = None,
 ) -> RelayExpr:
-    """A layer of an encoder as PyTorch runs it in one call: attention and two linear layers."""
-    if mask is not None:
-        raise OpNotImplemented("a mask of a whole encoder layer")
+    """A layer of an encoder as PyTorch runs it in one call: attention and two linear layers.
+
+    A mask says where nobody looks. Kind 0 is one of queries and keys, 1 of keys by sample, 2 of
+    all, with both in it.
+    """
     batch, length, _ = dims_of(src)
+    added = None if mask is None else _added(mask, mask_type, batch, length, dtype_of(src))
 
     def attend(x: RelayExpr) -> RelayExpr:
         wide = (batch, length, 3, num_heads, embed_dim // num_heads)
@@ -111,7 +129,7 @@ def encoder_layer(
         query, key, value = (
             call("take", three, constant(part, "int32"), axis=0) for part in range(3)
         )
-        joined = call("transpose", attention(query, key, value), (0, 2, 1, 3))
+        joined = call("transpose", attention(query, key, value, added), (0, 2, 1, 3))
         return linear(reshaped(joined, (batch, length, embed_dim)), proj_weight, proj_bias)
 
     def transform(x: RelayExpr) -> RelayExpr:

@@ -7,6 +7,7 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.graph_importer import UNMADE
 from sterna.frontend.kept_loops import Round, kept_loop
 from sterna.frontend.torch.convert_shape import shape_of, slice_
+from sterna.frontend.torch.extents import found_here
 from sterna.frontend.torch.promotion import Operand
 from sterna.frontend.torch.table import aten
 from sterna.relay.arrays import to_numpy
@@ -16,7 +17,8 @@ from sterna.support.errors import OpNotImplemented
 
 Function = Callable[..., list[RelayExpr]]
 
-# Scans and maps of at most so many steps are written out: their steps fuse with what is around.
+# Scans and maps of at most so many steps are written out, but for those in others: their steps fuse
+# with what is around.
 SHORT = 8
 
 
@@ -121,7 +123,7 @@ def scan(
     """States carried along the first axis, and what each step gives beside them."""
     length = shape_of(xs[0])[0]
     count = len(init)
-    if length > SHORT:
+    if length > SHORT or found_here().bodies:
         return _kept_scan(combine_fn, init, xs, additional, length)
     states, rows = list(init), []
     for place in range(length):

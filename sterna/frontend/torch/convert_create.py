@@ -249,3 +249,27 @@ def tensor(
     found = np.asarray(given)
     own = {"f": DEFAULT_FLOAT, "b": "bool"}.get(found.dtype.kind, "int64")
     return constant(found, dtype or own)
+
+
+# ---- windows of signals: cosines with these weights ----
+
+
+def _window(name: str, *weights: float) -> None:
+    def convert(
+        window_length: int, periodic: bool = True, alpha: float | None = None,
+        beta: float | None = None, dtype: str | None = None,
+    ) -> RelayExpr:
+        own = [given if given is not None else known
+               for given, known in zip((alpha, beta), weights, strict=False)]
+        places = np.arange(window_length) / max(window_length - (not periodic), 1)
+        made = np.zeros(window_length)
+        for turns, weight in enumerate((*own, *weights[2:])):
+            made += (-1) ** turns * weight * np.cos(2 * np.pi * turns * places)
+        return constant(made if window_length != 1 else np.ones(1), dtype or "float32")
+
+    aten(name)(convert)
+
+
+_window("hann_window", 0.5, 0.5)
+_window("hamming_window", 0.54, 0.46)
+_window("blackman_window", 0.42, 0.5, 0.08)

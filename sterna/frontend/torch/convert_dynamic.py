@@ -9,6 +9,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.checks import expect_equal, expected
 from sterna.frontend.torch.convert_shape import (
     axis_of,
     broadcast_dims,
@@ -18,7 +19,7 @@ from sterna.frontend.torch.convert_shape import (
     shape_of,
     slice_,
 )
-from sterna.frontend.torch.extents import counted, dims_of, is_same, told, total, trimmed
+from sterna.frontend.torch.extents import Extent, counted, dims_of, is_same, told, total, trimmed
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.relay.steps import Trim
@@ -174,22 +175,30 @@ def bincount(
 
 
 @aten("repeat_interleave.Tensor")
-def repeated_places(repeats: RelayExpr, output_size: int | None = None) -> RelayExpr:
+def repeated_places(repeats: RelayExpr, output_size: Extent | None = None) -> RelayExpr:
     """The place of each number, as often as the number says."""
     ends = call("cumsum", cast(repeats, "int64"), axis=0)
     return cast(_places_before(repeats, ends, output_size), dtype_of(repeats))
 
 
 def _places_before(
-    repeats: RelayExpr, ends: RelayExpr, output_size: int | None
+    repeats: RelayExpr, ends: RelayExpr, output_size: Extent | None
 ) -> RelayExpr:
     if is_same(dims_of(repeats)[0], 0):
         return constant(np.zeros(0), "int64")
+    last = call("take", ends, constant(-1, "int64"), axis=0, mode="wrap")
+    least = call("min", cast(repeats, "int64"))
     if output_size is not None:
         number = counted(output_size)
+        ends = expected(
+            ends, call("greater_equal", least, constant(0, "int64")),
+            "repeat_interleave: repeats hold #, which is below 0", least,
+        )
+        ends = expect_equal(
+            ends, last, output_size,
+            "repeat_interleave: the repeats come to # elements, and output_size is #",
+        )
     else:
-        last = call("take", ends, constant(-1, "int64"), axis=0, mode="wrap")
-        least = call("min", cast(repeats, "int64"))
         number = counted(told(
             call("where", call("less", least, constant(0, "int64")), least, last)
         ))
@@ -198,7 +207,7 @@ def _places_before(
 
 @aten("repeat_interleave.self_Tensor")
 def repeat_interleave_by(
-    x: RelayExpr, repeats: RelayExpr, dim: int | None = None, output_size: int | None = None
+    x: RelayExpr, repeats: RelayExpr, dim: int | None = None, output_size: Extent | None = None
 ) -> RelayExpr:
     """Slices one after the other, each as often as its number says."""
     lines = ravel(x) if dim is None else x

@@ -104,7 +104,8 @@ def _negated_abs(x: RelayExpr) -> RelayExpr:
 
 @aten("log_sigmoid_forward")
 def log_sigmoid_forward(x: RelayExpr) -> list[RelayExpr]:
-    return [log_sigmoid(x), x]
+    """Beside the result what its gradient is computed from on CPUs."""
+    return [log_sigmoid(x), call("exp", _negated_abs(x))]
 
 
 @aten("special_entr")

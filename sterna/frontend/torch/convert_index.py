@@ -7,6 +7,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.checks import expect_equal
 from sterna.frontend.torch.convert_dynamic import selected
 from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_shape import (
@@ -20,7 +21,7 @@ from sterna.frontend.torch.convert_shape import (
     shape_of,
     unsqueeze,
 )
-from sterna.frontend.torch.extents import dims_of, is_same, total
+from sterna.frontend.torch.extents import Extent, as_tensor, dims_of, is_same, total
 from sterna.frontend.torch.promotion import Operand, is_float, scalar
 from sterna.frontend.torch.table import aten
 from sterna.relay.arrays import to_numpy
@@ -28,11 +29,12 @@ from sterna.relay.expr import Constant, RelayExpr
 from sterna.support.errors import OpNotImplemented
 
 
-def from_front(places: RelayExpr, extent: int) -> RelayExpr:
+def from_front(places: RelayExpr, extent: Extent) -> RelayExpr:
     """Places counted from the front; negative ones are from behind."""
     if dtype_of(places) == "uint8":
         places = cast(places, "int64")
-    behind = call("add", places, like(extent, places))
+    whole = like(extent, places) if isinstance(extent, int) else as_tensor(extent)
+    behind = call("add", places, cast(whole, dtype_of(places)))
     return call("where", call("less", places, like(0, places)), behind, places)
 
 
@@ -89,7 +91,7 @@ def index(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayExpr:
     axes = [axis for axis, each in enumerate(given) if each is not None]
     if not axes:
         return x
-    places = [from_front(each, shape_of(x)[axis])
+    places = [from_front(each, dims_of(x)[axis])
               for axis, each in enumerate(given) if each is not None]
     if len(axes) == 1:
         return call("take", x, places[0], axis=axes[0])
@@ -183,6 +185,10 @@ def _put_where(
     wanted = cast(values, dtype_of(x))
     if rank_of(values) > inner and not is_same(dims_of(values)[0], 1):
         number = call("cumsum", cast(ravel(mask), "int64"), axis=0)
+        number = expect_equal(
+            number, call("sum", cast(mask, "int64")), dims_of(values)[0],
+            "index_put: the truth values hold in # places, and # values are written there",
+        )
         place = call("maximum", call("subtract", number, like(1, number)), like(0, number))
         wanted = call("take", wanted, reshaped(place, dims_of(mask)), axis=0, mode="clip")
     elif rank_of(values) > inner:

@@ -298,3 +298,12 @@ def dropout(
 def dropout_in_place(x: RelayExpr, p: float, train: bool | None = False) -> RelayExpr:
     """Its operand has another name in the schema."""
     return dropout(x, p, train)[0]
+
+
+@aten("_weight_norm", "_weight_norm_interface")
+def weight_norm(v: RelayExpr, g: RelayExpr, dim: int = 0) -> list[RelayExpr]:
+    """Rows of a weight, each as long as a number says, and how long they were."""
+    axes = tuple(axis for axis in range(rank_of(v)) if dim == -1 or axis != dim)
+    square = call("sum", call("multiply", v, v), axis=axes, keepdims=True)
+    norm = call("sqrt", square)
+    return [call("multiply", v, call("divide", g, norm)), norm]

@@ -6,7 +6,16 @@ import numpy as np
 
 from sterna.frontend.calls import call, constant, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
-from sterna.frontend.torch.convert_shape import cat, shape_of, slice_, transpose, unsqueeze
+from sterna.frontend.torch.convert_matrix import linear
+from sterna.frontend.torch.convert_shape import (
+    cat,
+    extent_of,
+    shape_of,
+    slice_,
+    split,
+    transpose,
+    unsqueeze,
+)
 from sterna.frontend.torch.extents import dims_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -131,3 +140,56 @@ def _rnn(name: str, activation: str) -> None:
 
 _rnn("rnn_tanh.input", "Tanh")
 _rnn("rnn_relu.input", "Relu")
+
+
+# ---- one step of a layer ----
+
+
+def _gates(
+    input: RelayExpr, hx: RelayExpr, weights: Sequence[RelayExpr | None], count: int
+) -> tuple[list[RelayExpr], list[RelayExpr]]:
+    """What a cell's gates get of its input, and of its state."""
+    own, other, own_bias, other_bias = weights
+    assert own is not None and other is not None
+    rows = [linear(input, own, own_bias), linear(hx, other, other_bias)]
+    first, second = (split(each, extent_of(each, -1) // count, rank_of(each) - 1) for each in rows)
+    return first, second
+
+
+@aten("gru_cell")
+def gru_cell(
+    input: RelayExpr, hx: RelayExpr, w_ih: RelayExpr, w_hh: RelayExpr,
+    b_ih: RelayExpr | None = None, b_hh: RelayExpr | None = None,
+) -> RelayExpr:
+    own, other = _gates(input, hx, (w_ih, w_hh, b_ih, b_hh), 3)
+    reset, update = (call("sigmoid", call("add", own[at], other[at])) for at in (0, 1))
+    new = call("tanh", call("add", own[2], call("multiply", reset, other[2])))
+    return call("add", new, call("multiply", update, call("subtract", hx, new)))
+
+
+@aten("lstm_cell")
+def lstm_cell(
+    input: RelayExpr, hx: Sequence[RelayExpr], w_ih: RelayExpr, w_hh: RelayExpr,
+    b_ih: RelayExpr | None = None, b_hh: RelayExpr | None = None,
+) -> list[RelayExpr]:
+    state, cell = hx
+    own, other = _gates(input, state, (w_ih, w_hh, b_ih, b_hh), 4)
+    into, forget, new, out = (call("add", a, b) for a, b in zip(own, other, strict=True))
+    kept = call("multiply", call("sigmoid", forget), cell)
+    cell = call("add", kept, call("multiply", call("sigmoid", into), call("tanh", new)))
+    return [call("multiply", call("sigmoid", out), call("tanh", cell)), cell]
+
+
+def _rnn_cell(name: str, activation: str) -> None:
+    def convert(
+        input: RelayExpr, hx: RelayExpr, w_ih: RelayExpr, w_hh: RelayExpr,
+        b_ih: RelayExpr | None = None, b_hh: RelayExpr | None = None,
+    ) -> RelayExpr:
+        own, other = _gates(input, hx, (w_ih, w_hh, b_ih, b_hh), 1)
+        return call(activation, call("add", own[0], other[0]))
+
+    aten(name)(convert)
+
+
+_rnn_cell("rnn_tanh_cell", "tanh")
+_rnn_cell("rnn_relu_cell", "nn.relu")

@@ -9,6 +9,7 @@ import numpy as np
 from sterna.frontend.calls import axis_below, call, cast, constant, parts, rank_of, type_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.limits import MOST_NUMBERS, expect_moderate
+from sterna.frontend.torch.checks import expect_equal, expected
 from sterna.frontend.torch.extents import (
     FAR,
     Extent,
@@ -26,6 +27,7 @@ from sterna.frontend.torch.extents import (
 )
 from sterna.frontend.torch.promotion import result_type
 from sterna.frontend.torch.table import aten
+from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.relay.expr import RelayExpr
 from sterna.relay.symbols import simplified_dim
@@ -270,14 +272,23 @@ def _place_in(place: Extent, whole: RelayExpr) -> RelayExpr:
 
 @aten("narrow", "narrow_copy")
 def narrow(x: RelayExpr, dim: int, start: Extent, length: Extent) -> RelayExpr:
-    first = start + dims_of(x)[dim] if isinstance(start, int) and start < 0 else start
-    return slice_(x, dim, first, simplified_dim(first + length))
+    whole = dims_of(x)[dim]
+    first = start + whole if isinstance(start, int) and start < 0 else start
+    end = simplified_dim(first + length)
+    if is_told(start) or is_told(length):
+        reason = "narrow: # elements from place # on are more than the # along the axis"
+        x = expected(x, build.less_equal(end, whole), reason, length, first, whole)
+        places = call("add", counted(length), as_tensor(first))
+        return call("take", x, places, axis=axis_of(dim, rank_of(x)), mode="clip")
+    return slice_(x, dim, first, end)
 
 
 @aten("select", "select_copy")
-def select(x: RelayExpr, dim: int, index: int) -> RelayExpr:
+def select(x: RelayExpr, dim: int, index: int | RelayExpr) -> RelayExpr:
     shape = dims_of(x)
     at = axis_of(dim, len(shape))
+    if isinstance(index, RelayExpr):
+        return _selected(x, at, call("add", cast(index, "int64"), constant(0, "int64")))
     if type(shape[at]) is not int:
         end = index + 1 if index != -1 else None
         rest = (*shape[:at], *shape[at + 1 :])
@@ -288,20 +299,50 @@ def select(x: RelayExpr, dim: int, index: int) -> RelayExpr:
     return squeeze(slice_(x, at, place, place + 1), at)
 
 
+def _selected(x: RelayExpr, at: int, index: RelayExpr) -> RelayExpr:
+    """The slice at a place that the data decides; below 0 it counts from the end."""
+    whole = as_tensor(dims_of(x)[at])
+    zero = constant(0, "int64")
+    place = call("where", call("less", index, zero), call("add", index, whole), index)
+    inside = call(
+        "logical_and", call("greater_equal", place, zero), call("less", place, whole)
+    )
+    place = expected(place, inside, "select: index # is none of the # along the axis", index, whole)
+    return call("take", x, place, axis=at, mode="clip")
+
+
 @aten("split", "split_copy", "split_with_sizes", "split_with_sizes_copy", "unsafe_split",
       "unsafe_split_with_sizes")
 def split(
     x: RelayExpr, split_size: int | Sequence[int] = 0, dim: int = 0,
     split_sizes: Sequence[int] = (),
 ) -> list[RelayExpr]:
-    whole = extent_of(x, axis_of(dim, rank_of(x)))
     sizes = split_sizes or split_size
+    if not isinstance(sizes, int) and any(map(is_told, sizes)):
+        return _told_parts(x, axis_of(dim, rank_of(x)), sizes)
+    whole = extent_of(x, axis_of(dim, rank_of(x)))
     if isinstance(sizes, int):
         count = max(1, -(-whole // max(sizes, 1)))
         expect_few(count)
         sizes = [min(sizes, whole - place * sizes) for place in range(count)]
     ends = [sum(sizes[: place + 1]) for place in range(len(sizes))]
     return _cut(x, ends[:-1], axis_of(dim, rank_of(x)))
+
+
+def _told_parts(x: RelayExpr, at: int, sizes: Extents) -> list[RelayExpr]:
+    """Parts one behind the other, some of whose sizes the data decides."""
+    made: list[RelayExpr] = []
+    end: Extent = 0
+    first = end
+    reason = "split: the sizes come to #, and the axis has # elements"
+    for size in sizes:
+        end = simplified_dim(end + size)
+    x = expect_equal(x, end, dims_of(x)[at], reason)
+    for size in sizes:
+        places = call("add", counted(size), as_tensor(first))
+        made.append(call("take", x, places, axis=at, mode="clip"))
+        first = simplified_dim(first + size)
+    return made
 
 
 def _cut(x: RelayExpr, places: Sequence[int], at: int) -> list[RelayExpr]:

@@ -4,6 +4,7 @@ import math
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.checks import expected
 from sterna.frontend.torch.convert_reduce import reduced
 from sterna.frontend.torch.convert_shape import (
     axis_of,
@@ -15,6 +16,7 @@ from sterna.frontend.torch.convert_shape import (
     shape_of,
     slice_,
 )
+from sterna.frontend.torch.extents import as_tensor, dims_of, total
 from sterna.frontend.torch.promotion import as_float, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -124,6 +126,13 @@ def masked_scatter(x: RelayExpr, mask: RelayExpr, source: RelayExpr) -> RelayExp
     whole = broadcast_shape(shape_of(x), shape_of(mask))
     wide, data = expand(mask, whole), expand(x, whole)
     count = call("cumsum", cast(ravel(wide), "int64"), axis=0)
+    wanted, given = call("sum", cast(wide, "int64")), total(dims_of(source))
+    if not isinstance(given, int) or math.prod(whole) > given:
+        count = expected(
+            count, call("less_equal", wanted, as_tensor(given)),
+            "masked_scatter: the mask holds in # places, and the source has # elements",
+            wanted, given,
+        )
     place = call("maximum", call("subtract", count, like(1, count)), like(0, count))
     taken = reshaped(call("take", ravel(source), place), whole)
     return call("where", wide, taken, data)

@@ -4,19 +4,26 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-from sterna.frontend.calls import dtype_of
+from sterna.frontend.calls import axis_below, call, cast, constant, dtype_of, rank_of, type_of
 from sterna.frontend.calls import reshape as reshaped
-from sterna.frontend.torch.extents import Extent, dims_of, total
-from sterna.frontend.torch.table import aten
+from sterna.frontend.torch.checks import assume
+from sterna.frontend.torch.extents import Extent, as_tensor, dims_of, total
+from sterna.frontend.torch.table import aten, converter_of
 from sterna.ir import build
 from sterna.ir.expr import Expr
+from sterna.ir.types import Any as AnyDim
 from sterna.relay.expr import RelayExpr
+from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
 
 
 @aten("sym_size.int", "size.int")
-def sym_size(x: RelayExpr, dim: int) -> Extent:
-    return dims_of(x)[dim]
+def sym_size(x: RelayExpr, dim: int) -> Extent | RelayExpr:
+    """An extent; one of which nothing is known, such as a count of rounds, is a tensor."""
+    if not isinstance(type_of(x).shape[dim], AnyDim):
+        return simplified_dim(type_of(x).shape[dim])
+    place = constant(axis_below(dim, rank_of(x)), "int64")
+    return call("take", call("shape_of", x, dtype="int64"), place, axis=0, mode="clip")
 
 
 @aten("sym_numel", "numel")
@@ -39,61 +46,134 @@ def getitem(a: list[Any], b: int) -> Any:
     return a[b]
 
 
-_BINARY = (
-    "add", "sub", "mul", "floordiv", "truediv", "mod", "pow", "eq", "ne", "lt", "le", "gt", "ge",
-    "and_", "or_", "xor",
-)
+# Operators of Python on numbers: how they are built over extents, and of tensors of one number.
+_BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
+    "add": (operator.add, "add"), "sub": (operator.sub, "subtract"),
+    "mul": (operator.mul, "multiply"), "floordiv": (operator.floordiv, "floor_divide"),
+    "truediv": (operator.truediv, "divide"), "mod": (operator.mod, "floor_mod"),
+    "pow": (operator.pow, "power"), "eq": (build.equal, "equal"),
+    "ne": (build.not_equal, "not_equal"), "lt": (operator.lt, "less"),
+    "le": (operator.le, "less_equal"), "gt": (operator.gt, "greater"),
+    "ge": (operator.ge, "greater_equal"), "and_": (build.logical_and, "logical_and"),
+    "or_": (build.logical_or, "logical_or"), "xor": (build.not_equal, "logical_xor"),
+}
 
 
-def _of_two(function: Callable[[Any, Any], Any]) -> None:
+def _of_two(name: str, over_extents: Callable[[Any, Any], Any], of_tensors: str) -> None:
+    plain = getattr(operator, name)
+
     def convert(a: Any, b: Any) -> Any:
-        return function(a, b)
+        if isinstance(a, RelayExpr) or isinstance(b, RelayExpr):
+            return call(of_tensors, *_alike(a, b, name == "truediv"))
+        is_open = isinstance(a, Expr) or isinstance(b, Expr)
+        return over_extents(a, b) if is_open else plain(a, b)
 
-    aten(f"operator::{function.__name__}")(convert)
+    aten(f"operator::{name}")(convert)
 
 
-for _name in _BINARY:
-    _of_two(getattr(operator, _name))
+for _name, (_over_extents, _of_tensors) in _BINARY.items():
+    _of_two(_name, _over_extents, _of_tensors)
+
+
+def _alike(a: Any, b: Any, is_float: bool) -> tuple[RelayExpr, RelayExpr]:
+    """Two numbers as tensors of one type, of Python's: bool, int64 or float64."""
+    parts = [_tensor(each) for each in (a, b)]
+    kinds = [dtype_of(each) for each in parts]
+    dtype = "float64" if is_float or any("float" in kind for kind in kinds) else "int64"
+    if kinds == ["bool", "bool"] and not is_float:
+        dtype = "bool"
+    return cast(parts[0], dtype), cast(parts[1], dtype)
+
+
+def _tensor(number: Any) -> RelayExpr:
+    if isinstance(number, RelayExpr):
+        return reshaped(number, ())
+    if isinstance(number, Expr):
+        return as_tensor(number)
+    return constant(number, "float64" if isinstance(number, float) else "int64")
 
 
 @aten("operator::neg")
 def negated(a: Any) -> Any:
-    return -a
+    return call("negative", a) if isinstance(a, RelayExpr) else -a
 
 
 @aten("sym_max")
 def sym_max(a: Any, b: Any) -> Any:
+    if isinstance(a, RelayExpr) or isinstance(b, RelayExpr):
+        return call("maximum", *_alike(a, b, False))
     return build.maximum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else max(a, b)
 
 
 @aten("sym_min")
 def sym_min(a: Any, b: Any) -> Any:
+    if isinstance(a, RelayExpr) or isinstance(b, RelayExpr):
+        return call("minimum", *_alike(a, b, False))
     return build.minimum(a, b) if isinstance(a, Expr) or isinstance(b, Expr) else min(a, b)
 
 
 @aten("sym_sum")
 def sym_sum(a: list[Any]) -> Any:
-    return sum(a)
+    made: Any = 0
+    for each in a:
+        is_tensor = isinstance(each, RelayExpr) or isinstance(made, RelayExpr)
+        made = call("add", *_alike(made, each, False)) if is_tensor else made + each
+    return made
 
 
 @aten("sym_not")
 def sym_not(a: Any) -> Any:
+    if isinstance(a, RelayExpr):
+        return call("logical_not", cast(a, "bool"))
     return build.logical_not(a) if isinstance(a, Expr) else not a
 
 
+@aten("sym_ite")
+def sym_ite(a: Any, b: Any, c: Any) -> Any:
+    """The second number where the first is true, else the third."""
+    if not isinstance(a, RelayExpr | Expr):
+        return b if a else c
+    if isinstance(a, RelayExpr) or any(isinstance(each, RelayExpr) for each in (b, c)):
+        return call("where", cast(_tensor(a), "bool"), *_alike(b, c, False))
+    return build.select(a, build.as_expr(b), build.as_expr(c))
+
+
 @aten("sym_float")
-def sym_float(a: Any) -> float:
-    return float(a)
+def sym_float(a: Any) -> Any:
+    return cast(_tensor(a), "float64") if isinstance(a, RelayExpr | Expr) else float(a)
 
 
 @aten("sym_int")
-def sym_int(a: Any) -> int:
-    return int(a)
+def sym_int(a: Any) -> Any:
+    return cast(_tensor(a), "int64") if isinstance(a, RelayExpr) else int(a)
 
 
-@aten("_assert_scalar", "_assert_async", "sym_constrain_range", "sym_constrain_range_for_size")
-def assumed(**about: Any) -> list[RelayExpr]:
-    """What torch checked when it recorded the program."""
+# ---- checks ----
+
+
+@aten("_assert_scalar", "_assert_async")
+def assert_scalar(x: Any, assert_msg: str = "") -> list[RelayExpr]:
+    """What the program says must hold in a run; what holds in every run is no check."""
+    reason = assert_msg or "a check of the program does not hold"
+    if isinstance(x, RelayExpr):
+        assume(cast(reshaped(x, ()), "bool"), reason)
+    elif isinstance(x, Expr):
+        assume(x if str(x.dtype) == "bool" else build.not_equal(x, 0), reason)
+    elif not x:
+        raise ValueError(reason)
+    return []
+
+
+@aten("sym_constrain_range", "sym_constrain_range_for_size")
+def in_range(
+    size: Any, min: int | None = None, max: int | None = None
+) -> list[RelayExpr]:
+    """A number that must lie in a range, as far as one is given."""
+    for limit, name, word in ((min, "ge", "at least"), (max, "le", "at most")):
+        if limit is not None:
+            holds = converter_of(f"operator.{name}")
+            assert holds is not None
+            assert_scalar(holds(a=size, b=limit), f"a number of the program is {word} {limit}")
     return []
 
 

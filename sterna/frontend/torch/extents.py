@@ -10,6 +10,7 @@ from contextvars import ContextVar
 
 from sterna.frontend.calls import call, cast, constant, reshape, type_of
 from sterna.ir import build
+from sterna.ir.expr import Expr, variables_in
 from sterna.ir.expr import Var as ShapeVar
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, same_dim
@@ -30,8 +31,21 @@ class Found:
         self.symbols = Symbols()
         self.tensors: dict[ShapeVar, RelayExpr] = {}
         self.numbers: dict[ShapeVar, RelayExpr] = {}
+        self.counts: dict[ShapeVar, RelayExpr] = {}
+        """How many elements were found, by symbol."""
+        self.checks: list[tuple[bool | RelayExpr, list[ShapeVar], str]] = []
+        """What must hold, which numbers an error tells, and its text."""
         self.bodies = 0
         """How many branches and rounds the importer is in, whose numbers others do not see."""
+
+    def most_of(self, symbol: ShapeVar) -> int:
+        """The largest extent that a symbol can stand for."""
+        tensor = self.tensors.get(symbol)
+        if isinstance(tensor, Trim):
+            room = type_of(tensor.value).shape[tensor.axis]
+            if isinstance(room, int):
+                return room
+        return FAR
 
     def bound(self, body: RelayExpr) -> RelayExpr:
         """An expression that first makes the tensors whose extents its calls have as numbers."""
@@ -52,6 +66,11 @@ class Found:
 _found: ContextVar[Found] = ContextVar("found")
 
 
+def found_here() -> Found:
+    """What the program that is imported has found so far."""
+    return _found.get()
+
+
 @contextmanager
 def counting_found() -> Iterator[Found]:
     """Within it symbols of extents that data decides have numbers of their own."""
@@ -68,6 +87,7 @@ def trimmed(value: RelayExpr, count: RelayExpr, axis: int) -> Trim:
     found = _found.get()
     symbol = found.symbols.fresh("found")
     made = found.tensors[symbol] = Trim(value, count, axis, symbol)
+    found.counts[symbol] = reshape(cast(count, "int64"), ())
     return made
 
 
@@ -84,8 +104,9 @@ def told(number: RelayExpr) -> ShapeVar:
 
 
 def is_told(extent: Extent) -> bool:
-    """Whether an extent is one that a computed number tells."""
-    return isinstance(extent, ShapeVar) and extent in _found.get().numbers
+    """Whether an extent is one that computed numbers tell."""
+    numbers = _found.get().numbers
+    return isinstance(extent, Expr) and any(each in numbers for each in variables_in(extent))
 
 
 @contextmanager
@@ -160,8 +181,11 @@ def as_tensor(extent: Extent) -> RelayExpr:
     """An extent, or whether something holds of extents, as a number of the program."""
     if isinstance(extent, int):
         return constant(extent, "int64")
-    if isinstance(extent, ShapeVar) and is_told(extent):
-        return _found.get().numbers[extent]
+    if isinstance(extent, ShapeVar):
+        found = _found.get()
+        number = found.numbers.get(extent, found.counts.get(extent))
+        if number is not None:
+            return number
     if str(extent.dtype) == "bool":
         return cast(as_tensor(build.select(extent, build.const(1), build.const(0))), "bool")
     ones = call("full", constant(1, "int64"), (extent,), dtype="int64")

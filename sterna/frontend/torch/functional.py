@@ -12,7 +12,14 @@ other views of that are taken anew when they are next read.
 from dataclasses import dataclass, field, replace
 
 from sterna.frontend.torch.complex_pairs import PARTS
-from sterna.frontend.torch.memory import RENAMED, VIEWS, Layouts, shares_memory
+from sterna.frontend.torch.memory import (
+    BY_MEMORY,
+    RENAMED,
+    VIEWS,
+    Layouts,
+    begins_at_its_base,
+    shares_memory,
+)
 from sterna.frontend.torch.program import Argument, NumberRef, Program, ProgramOutput, Ref, Step
 from sterna.support.errors import OpNotImplemented
 
@@ -30,7 +37,10 @@ def changes_in_place(target: str) -> bool:
 
 def made_functional(program: Program, layouts: Layouts = lambda name: None) -> Program:
     """The same program, with a new value for every change."""
-    if not any(changes_in_place(step.target) for step in program.steps):
+    if not any(
+        changes_in_place(step.target) or operator_of(step.target) in BY_MEMORY
+        for step in program.steps
+    ):
         return program
     return _Functional(program, layouts).run()
 
@@ -86,6 +96,9 @@ class _Functional:
         key = "self" if "self" in step.arguments else "input"
         base = step.arguments.get(key)
         name = operator_of(step.target)
+        if name in BY_MEMORY and isinstance(base, Ref):
+            base = Ref(self._memory_of(self._meaning(base.name), step))
+            step = replace(step, arguments={**step.arguments, key: base})
         if isinstance(base, Ref) and name in RENAMED and changes_in_place(step.target):
             self._reshape(step, base.name, RENAMED[name])
             return
@@ -96,6 +109,27 @@ class _Functional:
         self.steps.append(replace(step, arguments=made))
         if name in VIEWS and isinstance(base, Ref):
             self._note_views(name, step, key, self._meaning(base.name))
+
+    def _memory_of(self, name: str, step: Step) -> str:
+        """The tensor that lies in order in the memory that a step reads by places."""
+        root, begins_there = name, True
+        while root in self.views:
+            view = self.views[root]
+            begins_there = begins_there and view.is_known and begins_at_its_base(
+                operator_of(view.step.target)
+            )
+            root = view.base
+        layout = self.layouts(name)
+        if step.arguments.get("storage_offset") is None and (
+            layout is None or layout.is_in_order or root == name
+        ):
+            root = name
+        elif not begins_there and step.arguments.get("storage_offset") is None:
+            raise OpNotImplemented(f"{step.name}: places in the memory of a part of a tensor")
+        held = self.layouts(root)
+        if held is not None and not held.is_in_order:
+            raise OpNotImplemented(f"{step.name}: places in memory that does not lie in order")
+        return root
 
     def _note_views(self, name: str, step: Step, key: str, base: str) -> None:
         for place, output in enumerate(step.outputs):

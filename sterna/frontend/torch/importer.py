@@ -15,6 +15,7 @@ from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs
 from sterna.frontend.node import Result
 from sterna.frontend.open_shapes import NamedDim
+from sterna.frontend.torch.checks import own_checks
 from sterna.frontend.torch.complex_pairs import PARTS, in_parts, is_complex, stacked, unstacked
 from sterna.frontend.torch.extents import as_tensor, counting_found, in_body, told
 from sterna.frontend.torch.program import (
@@ -27,6 +28,7 @@ from sterna.frontend.torch.program import (
     Step,
     Unreadable,
     Weight,
+    is_check,
     live_steps,
     refs_of,
 )
@@ -50,7 +52,11 @@ CustomConverters = Mapping[str, Callable[..., Any]]
 
 
 # Arguments that say extents of results, or places where parts of tensors begin and end.
-SIZES = frozenset({"size", "start", "end", "length", "split_sizes"})
+SIZES = frozenset({"size", "start", "end", "length", "split_sizes", "output_size"})
+
+
+# Conditions of loops are written out twice, and short scans step by step: graphs in graphs grow.
+MOST_BODIES = 1 << 14
 
 
 class ProgramImporter(GraphImporter):
@@ -65,10 +71,15 @@ class ProgramImporter(GraphImporter):
         self.custom = custom or {}
         self.extents: dict[str, Dim] = {}
         """Numbers that open extents decide, by name."""
+        self.bodies = 0
+        self.size_names = {
+            name for step in self.steps for word, each in step.arguments.items()
+            if word in SIZES for name in refs_of(each)
+        }
 
     def run(self) -> Graph:
         """The module and the weights that are no constants."""
-        with counting_found() as found:
+        with counting_found() as found, own_checks() as self.checked:
             module, weights = self._graph()
         main: Function = module["main"]
         body = found.bound(main.body)
@@ -147,14 +158,16 @@ class ProgramImporter(GraphImporter):
         )
 
         def convert() -> Result:
+            takes_open = _takes_open_numbers(step.target)
             given = {
-                name: self._value(each, name in SIZES) for name, each in step.arguments.items()
+                name: self._value(each, name in SIZES, takes_open)
+                for name, each in step.arguments.items()
             }
             made = call_converter(self._converter_for(step.target, given), given)
             if isinstance(made, Expr):
                 self.extents[step.outputs[0]] = simplified_dim(made)
                 return as_tensor(made)
-            return constant(made) if isinstance(made, bool | int | float) else made
+            return constant(made) if isinstance(made, bool | int | float) else _tensors(made)
 
         self.add_node(facts, None if function is None else convert)
 
@@ -173,10 +186,15 @@ class ProgramImporter(GraphImporter):
             raise OpNotImplemented("complex operands")
         return found
 
-    def _value(self, argument: Argument, is_size: bool = False) -> Any:
-        """What a converter gets for an argument; sizes may be numbers that the data decides."""
+    def _value(
+        self, argument: Argument, is_size: bool = False, is_open: bool = False
+    ) -> Any:
+        """What a converter gets for an argument; sizes may be numbers that the data decides.
+
+        Where numbers may be open, those that the data decides and that are no sizes are tensors.
+        """
         if isinstance(argument, list):
-            return [self._value(part, is_size) for part in argument]
+            return [self._value(part, is_size, is_open) for part in argument]
         if isinstance(argument, Ref | NumberRef):
             if argument.name not in self.values:
                 raise ValueError(f"it reads '{argument.name}', which nothing has made before it")
@@ -184,8 +202,12 @@ class ProgramImporter(GraphImporter):
             if isinstance(argument, Ref):
                 return found
             extent = self.extents.get(argument.name)
+            is_size = is_size or (is_open and argument.name in self.size_names)
             if extent is None and is_size and is_computed_size(found):
                 extent = self.extents[argument.name] = told(found)
+            if extent is None and is_open and found is not UNMADE:
+                is_known = isinstance(found, Constant) or not isinstance(found, RelayExpr)
+                return number_of(found) if is_known else found
             return number_of(found) if extent is None else extent
         if isinstance(argument, Body):
             return partial(self._run_body, argument)
@@ -196,12 +218,21 @@ class ProgramImporter(GraphImporter):
     def _run_body(self, body: Body, *operands: RelayExpr) -> list[RelayExpr]:
         """What a branch or a round gives for operands; it knows nothing of what is around it."""
         around = self.values
+        if len(operands) != len(body.inputs):
+            raise ValueError(
+                f"a branch or round of {len(body.inputs)} operands is given {len(operands)}"
+            )
+        self.bodies += 1
+        if self.bodies > MOST_BODIES:
+            raise ValueError(f"its branches and rounds come to more than {MOST_BODIES}")
         self.values = dict(zip(body.inputs, operands, strict=True))
         try:
-            with in_body():
+            with in_body(), own_checks() as checked:
                 for step in body.steps:
                     self._add_step(step)
-            return [self._result(each) for each in body.outputs if each is not None]
+                made = [self._result(each) for each in body.outputs if each is not None]
+                return [checked(each) if at == 0 and each is not UNMADE else each
+                        for at, each in enumerate(made)]
         finally:
             self.values = around
 
@@ -227,6 +258,7 @@ class ProgramImporter(GraphImporter):
             if output.value is None:
                 continue
             made = self._result(output.value)
+            made = self.checked(made) if made is not UNMADE else made
             own = output.value.name if isinstance(output.value, Ref) else f"output_{place}"
             given = self.program.output_names
             name = given[place] if place < len(given) else own
@@ -245,6 +277,21 @@ class ProgramImporter(GraphImporter):
         if not isinstance(value, RelayExpr):
             return constant(value)
         return stacked(value) if value is not UNMADE and is_complex(value) else value
+
+
+def _tensors(made: Any) -> Result:
+    """What a converter made, which is a tensor or some of them."""
+    for each in made if isinstance(made, list | tuple) else [made]:
+        if each is not None and each is not UNMADE and not isinstance(each, RelayExpr):
+            raise ValueError(f"its result is of the type {type(each).__name__}, which is no tensor")
+    found: Result = made
+    return found
+
+
+def _takes_open_numbers(target: str) -> bool:
+    """Whether an operator takes numbers that data decides: those on numbers, and selections."""
+    own = ("operator.", "aten.select.", "aten.select_copy.")
+    return is_check(target) or target.startswith(own) or "." not in target
 
 
 def is_computed_size(expr: RelayExpr) -> bool:

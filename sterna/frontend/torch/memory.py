@@ -36,6 +36,11 @@ RENAMED = {
     "unsqueeze_": "unsqueeze", "squeeze_": "squeeze", "transpose_": "transpose", "t_": "t",
     "swapaxes_": "swapaxes", "swapdims_": "swapdims", "detach_": "detach",
 }
+# Operators that read elements by their places in memory, whatever view they are given.
+BY_MEMORY = frozenset({"as_strided", "as_strided_copy"})
+# How views are written back that begin where their base begins.
+_AT_THE_BEGINNING = frozenset({"same", "shape", "again", "permute", "moved"})
+_OPAQUE_AT_THE_BEGINNING = frozenset({"expand", "expand_as", "broadcast_to", "unfold"})
 _AS_IT_IS = frozenset({"contiguous", "to", "type_as", "cpu"})
 _IN_ANOTHER_SHAPE = frozenset({"reshape", "reshape_as", "flatten", "ravel"})
 
@@ -50,6 +55,26 @@ class Layout:
     dtype: str
     sizes: Sequence[Extent]
     strides: Sequence[Extent]
+
+    @property
+    def is_in_order(self) -> bool:
+        """Whether the last index moves fastest and there are no holes."""
+        step: Extent = 1
+        for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            if size == 1:
+                continue
+            if stride != step:
+                return False
+            if isinstance(size, int) and isinstance(step, int):
+                step *= size
+            else:  # of open extents the strides are not compared
+                return True
+        return True
+
+
+def begins_at_its_base(view: str) -> bool:
+    """Whether the first element of a view is the first one of what it views."""
+    return VIEWS.get(view) in _AT_THE_BEGINNING or view in _OPAQUE_AT_THE_BEGINNING
 
 
 Layouts = Callable[[str], Layout | None]

@@ -51,7 +51,7 @@ HIGHER_ORDER = {
 
 def named_arguments(target: str, given: Sequence[T]) -> "dict[str, T | list[T]]":
     """Arguments of an operator that takes functions, or of Python's own, by their names."""
-    names = HIGHER_ORDER.get(target, ["a", "b"])
+    names = HIGHER_ORDER.get(target, ["a", "b", "c"])
     if not names[-1].startswith("*"):
         return dict(zip(names, given, strict=False))
     plain = names[:-1]
@@ -164,12 +164,44 @@ def refs_of(argument: Argument) -> list[str]:
     return found
 
 
+# What a program checks itself by in a run.
+CHECKS = (
+    "aten._assert_scalar", "aten._assert_async", "aten.sym_constrain_range",
+    "aten.sym_constrain_range_for_size",
+)
+
+
+def is_check(target: str) -> bool:
+    """Whether an operator is a check, which gives nothing."""
+    return target.rpartition(".")[0] in CHECKS
+
+
+# Where tensors lie, which is the compiler's own business.
+_PLACES = ("aten.sym_storage_offset", "aten.sym_stride", "aten.storage_offset", "aten.stride")
+
+
+def _told_by_places(steps: list[Step]) -> set[str]:
+    """The names of numbers that follow from where tensors lie."""
+    found: set[str] = set()
+    for step in steps:
+        reads = (name for each in step.arguments.values() for name in refs_of(each))
+        if step.target.rpartition(".")[0] in _PLACES or not found.isdisjoint(reads):
+            found.update(step.outputs)
+    return found
+
+
 def live_steps(program: Program) -> list[Step]:
-    """The steps that results come from; what a program only checks itself by is left out."""
+    """The steps that results come from, and those that a program checks itself by in a run.
+
+    A check of where tensors lie is none of them.
+    """
+    places = _told_by_places(program.steps)
     needed = {name for output in program.outputs for name in refs_of(output.value)}
     kept: list[Step] = []
     for step in reversed(program.steps):
-        if not needed.isdisjoint(step.outputs):
+        reads = [name for each in step.arguments.values() for name in refs_of(each)]
+        is_kept = is_check(step.target) and places.isdisjoint(reads)
+        if is_kept or not needed.isdisjoint(step.outputs):
             kept.append(step)
-            needed.update(name for each in step.arguments.values() for name in refs_of(each))
+            needed.update(reads)
     return kept[::-1]

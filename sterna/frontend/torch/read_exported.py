@@ -7,7 +7,7 @@ from typing import Any
 
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.functional import made_functional
-from sterna.frontend.torch.memory import Layout
+from sterna.frontend.torch.memory import Layout, Layouts
 from sterna.frontend.torch.program import (
     Argument,
     Body,
@@ -35,7 +35,13 @@ ROUNDS = 4
 def read_exported(exported: Any) -> Program:
     """The program of an ExportedProgram, functional, with big operators whole."""
     made = functional(exported)
-    return _program(made)
+    return made_functional(_program(made), _layouts_of(made.graph))
+
+
+def _layouts_of(graph: Any) -> Layouts:
+    """Where the tensors of a graph lie."""
+    values = {node.name: node.meta.get("val") for node in graph.nodes}
+    return lambda name: layout_of(values.get(name))
 
 
 def read_recorded(exported: Any) -> Program:
@@ -45,10 +51,7 @@ def read_recorded(exported: Any) -> Program:
     """
     if all(map(_is_plain, exported.graph.nodes)):
         try:
-            values = {node.name: node.meta.get("val") for node in exported.graph.nodes}
-            return made_functional(
-                _program(exported), lambda name: layout_of(values.get(name))
-            )
+            return made_functional(_program(exported), _layouts_of(exported.graph))
         except OpNotImplemented:
             pass  # a change in place that only PyTorch's passes undo
     return read_exported(exported)

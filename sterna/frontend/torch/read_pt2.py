@@ -9,6 +9,7 @@ import numpy as np
 from sterna.frontend.limits import count_of
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.archive import Archive
+from sterna.frontend.torch.complex_pairs import PARTS
 from sterna.frontend.torch.fields import field, name_of, one_of, whole_number
 from sterna.frontend.torch.functional import made_functional
 from sterna.frontend.torch.memory import Layout
@@ -134,10 +135,15 @@ class _Reader:
         meta = field(about, "tensor_meta", dict)
         if field(meta, "layout", int) != _STRIDED:
             raise OpNotImplemented(f"{what}, which is no dense tensor")
-        name = field(about, "path_name", str)
-        kind = known_dtype(_dtype(meta), what)
+        name, given = field(about, "path_name", str), _dtype(meta)
+        is_complex = given in ("complex64", "complex128")
+        kind = PARTS[given] if is_complex else known_dtype(given, what)
         raw = self.archive.read(f"data/{folder}/{name}")
-        return _strided(raw, kind, meta, what)
+        if not is_complex:
+            return _strided(raw, kind, meta, what)
+        made = _strided(raw, kind, _in_parts(meta), what)
+        found: Array = made.view(given)[..., 0]
+        return found
 
     # ---- steps ----
 
@@ -225,6 +231,15 @@ def _extent(size: Any) -> NamedDim:
     return text
 
 
+def _in_parts(meta: dict[str, Any]) -> dict[str, Any]:
+    """What is said of complex numbers, of their two parts along a last axis."""
+    sizes = [*field(meta, "sizes", list), {"as_int": 2}]
+    strides = [{"as_int": 2 * whole_number(one_of(step)[1])}
+               for step in field(meta, "strides", list)]
+    first = {"as_int": 2 * whole_number(one_of(field(meta, "storage_offset", dict))[1])}
+    return {"sizes": sizes, "strides": [*strides, {"as_int": 1}], "storage_offset": first}
+
+
 def _strided(raw: bytes, dtype: str, meta: dict[str, Any], what: str) -> Array:
     """The elements that sizes and strides choose of an entry."""
     sizes = [whole_number(one_of(size)[1]) for size in field(meta, "sizes", list)]
@@ -294,6 +309,10 @@ def _ref(value: Any) -> Argument:
     return Ref(name_of(value))
 
 
+def _scalar_type(value: Any) -> Argument:
+    return _DTYPES.get(whole_number(value), f"the unknown type {value}")
+
+
 _READERS: dict[str, Callable[[Any], Argument]] = {
     "as_none": lambda value: None, "as_tensor": _ref, "as_tensors": _list_of(_ref),
     "as_int": _same, "as_ints": _list_of(_same), "as_float": _float,
@@ -302,7 +321,7 @@ _READERS: dict[str, Callable[[Any], Argument]] = {
     "as_sym_floats": _list_of(_symbol), "as_sym_bool": _symbol,
     "as_sym_bools": _list_of(_symbol), "as_bool": _same, "as_bools": _list_of(_same),
     "as_optional_tensors": _list_of(_optional), "as_optional_tensor": _optional,
-    "as_scalar_type": lambda value: _DTYPES.get(value, f"the unknown type {value}"),
+    "as_scalar_type": _scalar_type,
     "as_memory_format": lambda value: "memory format", "as_layout": lambda value: "layout",
     "as_device": lambda value: "device",
 }

@@ -62,6 +62,7 @@ _OF_LISTS: dict[str, Callable[..., Any]] = {
 _OF_NUMBERS: dict[str, Callable[..., Any]] = {
     "aten::Int": int, "aten::Float": float, "aten::Bool": bool, "aten::IntImplicit": int,
     "aten::FloatImplicit": float, "aten::ScalarImplicit": lambda value: value,
+    "aten::pow": operator.pow,
 }
 _OF_ANYTHING: dict[str, Callable[..., Any]] = {
     "aten::__is__": operator.is_, "aten::__isnot__": operator.is_not,
@@ -171,7 +172,7 @@ class _Run:
         own = _OF_ANYTHING.get(node.kind())
         if own is None and given and isinstance(given[0], list | tuple | dict):
             own = _OF_LISTS.get(node.kind())
-        if own is None and given and isinstance(given[0], bool | int | float):
+        if own is None and given and all(isinstance(e, bool | int | float) for e in given):
             own = _OF_NUMBERS.get(node.kind())
         if own is not None:
             self._set(node, own(*given))

@@ -10,7 +10,13 @@ from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import load
 from sterna.support.errors import OpNotImplemented
 from sterna.testing.fuzz.fuzzer import Fuzzer
-from sterna.testing.fuzz.fuzzers._exported_program import archive, program, weights_config
+from sterna.testing.fuzz.fuzzers._exported_program import (
+    CONTROL,
+    archive,
+    control_program,
+    program,
+    weights_config,
+)
 from sterna.testing.fuzz.mutate import INTERESTING, mutate
 from sterna.testing.fuzz.tape import Tape
 
@@ -19,7 +25,9 @@ TARGETS = (
     "chunk.default", "cat.default", "unfold.default", "as_strided.default", "repeat.default",
     "conv2d.default", "permute.default", "zeros.default", "add_.Tensor", "select.int",
     "slice.Tensor", "matmul.default", "index.Tensor", "lstm.input", "nope.default",
+    "item.default", "_assert_scalar.default", "repeat_interleave.Tensor",
 )
+TAKING_GRAPHS = ("cond", "while_loop", "while_loop_stack_output", "scan", "map_impl", "nope")
 
 
 def places_in(root: Any) -> list[tuple[Any, Any]]:
@@ -51,7 +59,8 @@ def break_value(root: Any, rng: random.Random) -> None:
     elif isinstance(value, str):
         names = [str(o[k]) for o, k in places if isinstance(o[k], str)]
         aten = [f"torch.ops.aten.{target}" for target in TARGETS]
-        owner[key] = rng.choice([*names, *aten, "", "../x", "Infinity"])
+        graphs = [f"torch.ops.higher_order.{target}" for target in TAKING_GRAPHS]
+        owner[key] = rng.choice([*names, *aten, *graphs, "", "../x", "Infinity"])
     elif isinstance(value, list) and value and kind == 2:
         value.append(copy.deepcopy(rng.choice(value)))
     else:
@@ -61,6 +70,9 @@ def break_value(root: Any, rng: random.Random) -> None:
 def broken(rng: random.Random) -> bytes:
     """A file with something wrong."""
     model, config = program(), weights_config()
+    if rng.random() < 0.6:
+        deep = rng.choice((0, 0, 1, 2, 5, 12))
+        model = control_program(rng.randrange(len(CONTROL)), deep)
     weight = None
     for _ in range(rng.choice((1, 1, 2, 4))):
         break_value(config if rng.random() < 0.25 else model, rng)

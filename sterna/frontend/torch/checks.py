@@ -1,0 +1,97 @@
+"""Checks in a run: what programs assume of numbers that data decides."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from sterna.arith import Analyzer
+from sterna.frontend.calls import call, cast, constant, reshape
+from sterna.frontend.torch.extents import FAR, Extent, as_tensor, found_here
+from sterna.ir import build
+from sterna.ir.expr import Expr, variables_in
+from sterna.relay.arrays import to_numpy
+from sterna.relay.expr import Constant, RelayExpr
+from sterna.relay.steps import Expect
+from sterna.relay.symbols import simplified_dim
+
+Number = Extent | RelayExpr
+Truth = bool | Expr | RelayExpr
+
+
+def compared(function: Callable[..., Expr], operator: str, a: Number, b: Number) -> Truth:
+    """Whether two numbers compare so, by the run where one of them is a tensor."""
+    if isinstance(a, RelayExpr) or isinstance(b, RelayExpr):
+        return call(operator, _scalar(a), _scalar(b))
+    if isinstance(a, int) and isinstance(b, int):
+        return bool(build.int_value(function(build.const(a), build.const(b))))
+    return function(a, b)
+
+
+def expected(value: RelayExpr, holds: Truth, reason: str, *numbers: Number) -> RelayExpr:
+    """A value, and where something does not hold an error, in which # stands for a number."""
+    if isinstance(holds, Expr):
+        if _is_sure(holds):
+            return value
+        holds = as_tensor(holds)
+    if isinstance(holds, RelayExpr) and isinstance(holds, Constant):
+        holds = bool(to_numpy(holds.data).all())
+    if not isinstance(holds, RelayExpr):
+        if holds:
+            return value
+        raise ValueError(reason)
+    told = [reshape(_scalar(each), (1,)) for each in numbers[: Expect.MOST_NUMBERS]]
+    vector = constant([], "int64") if not told else call("concatenate", told, axis=0)
+    return Expect(value, cast(reshape(holds, ()), "bool"), vector, reason)
+
+
+def expect_equal(value: RelayExpr, have: Number, want: Number, reason: str) -> RelayExpr:
+    """A value, where two numbers are equal; the error tells both."""
+    return expected(value, compared(build.equal, "equal", have, want), reason, have, want)
+
+
+def _scalar(number: Number) -> RelayExpr:
+    if isinstance(number, RelayExpr):
+        return reshape(cast(number, "int64"), ())
+    return as_tensor(simplified_dim(number))
+
+
+def _is_sure(holds: Expr) -> bool:
+    """Whether something holds of extents in every run."""
+    found, analyzer = found_here(), Analyzer()
+    for symbol in variables_in(holds):
+        analyzer.bind(symbol, 0, min(found.most_of(symbol), FAR - 1) + 1)
+    return analyzer.can_prove(holds)
+
+
+# ---- checks of a program or of a body ----
+
+
+def assume(holds: Truth, reason: str) -> None:
+    """Let the results of the program, or of the branch or round that is imported, have a check."""
+    if isinstance(holds, Expr):
+        if _is_sure(holds):
+            return
+        numbers = list(variables_in(holds))[: Expect.MOST_NUMBERS]
+        names = ", ".join("#" for _ in numbers)
+        if numbers:
+            reason = f"{reason}; the numbers of this run are {names}"
+        found_here().checks.append((as_tensor(holds), numbers, reason))
+        return
+    found_here().checks.append((holds, [], reason))
+
+
+@contextmanager
+def own_checks() -> Iterator[Callable[[RelayExpr], RelayExpr]]:
+    """Within it checks are collected; the function gives a result that has them."""
+    found = found_here()
+    outer, found.checks = found.checks, []
+
+    def checked(value: RelayExpr) -> RelayExpr:
+        for holds, numbers, reason in found.checks:
+            value = expected(value, holds, reason, *numbers)
+        found.checks = []
+        return value
+
+    try:
+        yield checked
+    finally:
+        found.checks = outer
