@@ -128,7 +128,9 @@ def _sum_thrice(node: Node) -> RelayExpr:
     made = find_byte_sum(wanted, ratios[0], sign * ratios[1], low)
     if made is None:
         return _sum_twice(node, 20)
-    return _saturated(node, _shifted_sum(node, made))
+    return call(
+        "qnn.shifted_sum", node[0], node[1], lhs_factor=made.lhs_factor, rhs_factor=made.rhs_factor,
+        start=made.start, shift=made.shift, out_dtype=node.result_dtype())
 
 
 def _saturated(node: Node, total: RelayExpr) -> RelayExpr:
