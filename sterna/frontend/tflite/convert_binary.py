@@ -10,7 +10,6 @@ from sterna.frontend.tflite.byte_sums import ByteSum, find_byte_sum
 from sterna.frontend.tflite.convert_quantize import real, whole
 from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
-from sterna.frontend.tflite.requantize import like_result
 from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
@@ -44,8 +43,8 @@ def binary(node: Node) -> RelayExpr:
 
 def _of_whole_numbers(node: Node) -> RelayExpr:
     out, dtype = node.result_quantization(), node.result_dtype()
-    if node.kind in ("MAXIMUM", "MINIMUM"):
-        return call(_PLAIN[node.kind], like_result(node, 0), like_result(node, 1))
+    if node.kind in ("MAXIMUM", "MINIMUM", "FLOOR_MOD"):
+        return call(_PLAIN[node.kind], node[0], node[1])  # whatever the scales are
     if node.kind == "MUL":
         return held(node, _scaled_product(node), out, dtype)
     if node.kind in ("ADD", "SUB"):
