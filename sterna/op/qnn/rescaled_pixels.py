@@ -275,6 +275,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OPAQUE,
+    is_packed=True,
     mixed_precision="never",
     cases=[Case((((3, 4), "int8"), _RECORDS), {"shift": _SHIFT})],
     doc="A product of int8 rows with weights of 16 bits, rescaled to int8: a record is what sums "

@@ -221,6 +221,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OPAQUE,
+    is_packed=True,
     mixed_precision="never",
     cases=[Case((((1, 3, 5, 4), "int8"), _RECORDS, ((1, 2, 3, 2), "int8")),
                 {"strides": (2, 2), "factor": 3526604, "beside_factor": -8912256, "shift": 22})],
