@@ -360,7 +360,7 @@ def test_sums_of_16_bits(kind: str, scale: float) -> None:
 # ---- numbers of 16 bits ----
 
 
-@pytest.mark.parametrize(("scale", "out_scale"), [(0.0001, 0.0003), (0.0008, 0.0011)])
+@pytest.mark.parametrize(("scale", "out_scale"), [(0.0001, 0.0003), (0.00031, 0.00031)])
 @pytest.mark.parametrize(("kind", "options"), [
     ("ABS", None), ("NEG", None), ("EXP", None), ("LOG", None), ("RSQRT", None), ("SQRT", None),
     ("GELU", ("GeluOptions", {"approximate": False})),
@@ -373,7 +373,9 @@ def test_functions_of_16_bits(kind: str, options: Options, scale: float, out_sca
     every = np.arange(0 if "SQRT" in kind else -32768, 32768).astype("int16")
     data = one_operator(kind, [T(every.shape, "int16", None, scale=scale)],
                         [T(every.shape, "int16", None, scale=out_scale)], options)
-    check(data, every)
+    # places of lines are of float32, by products that AArch64 fuses and microcontrollers do not
+    by_lines = kind in ("EXP", "LOG", "RSQRT", "GELU")
+    check(data, every, rules=("xnnpack",) if by_lines else ("xnnpack", "tflm"))
 
 
 def test_zero_points_of_16_bits() -> None:

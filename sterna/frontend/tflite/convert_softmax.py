@@ -109,14 +109,14 @@ def _of_shorts(node: Node, scale: float, beta: float) -> RelayExpr:
     scaled = call("qnn.rescale", below, constant(multiplier, "int32"), constant(power, "int32"),
                   constant(0, "int32"), constant(0, "int32"), rounding="TWICE", out_dtype="int32")
     parts = on_lines(
-        _short(scaled, HIGH), places_on(np.exp, kind, REACH / RANGE, HIGH, 2 / RANGE))
+        _short(scaled, HIGH), places_on(np.exp, kind, REACH / RANGE, 2 / RANGE, HIGH))
     total = _sum(parts)
     over = _bits_beyond(total, SHORT_BITS)  # the largest number of a row is 1
     left = cast(call("subtract", constant(SHORT_BITS + 1, "int32"), over), "int64")
     moved = call("add", call("left_shift", cast(total, "int64"), left), constant(1 << 13, "int64"))
     fraction = cast(call("right_shift", moved, constant(14, "int64")), "int32")
     reciprocal = on_lines(_short(fraction, -3 << SHORT_BITS), places_on(
-        lambda x: np.asarray(1 / (1 + x)), kind, 1 / RANGE, LOW, 2 / RANGE))
+        lambda x: np.asarray(1 / (1 + x)), kind, 1 / RANGE, 2 / RANGE, LOW))
     right = call("add", over, constant(SHORT_BITS - 1, "int32"))
     half = call("right_shift", call("left_shift", constant(1, "int32"), right),
                 constant(1, "int32"))

@@ -9,7 +9,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant
 from sterna.frontend.tflite.lines import HIGH, LOW, on_lines, places_on
-from sterna.frontend.tflite.node import Node, single
+from sterna.frontend.tflite.node import TFLM, Node, single
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 
@@ -43,7 +43,8 @@ def by_lines(
             return made
         return np.where(x <= 0, np.float64(np.float32(out_scale)) * undefined, made)
 
-    places = places_on(defined, np.float32, float(scale), 0, float(out_scale))
+    places = places_on(
+        defined, np.float32, float(scale), float(out_scale), fused=node.rounding != TFLM)
     return cast(on_lines(cast(node[0], "int32"), places), INT16)
 
 

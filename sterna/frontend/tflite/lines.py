@@ -1,7 +1,7 @@
 """Functions of 16-bit numbers by 512 lines between known places, as LiteRT's kernels have them.
 
 A place is moved by half of what a line misses in its middle. LiteRT's softmax has places of
-float64; those of other kernels, and of TFLite Micro, are of float32, which shows in a few of them.
+float64; those of its other kernels, and of TFLite Micro, are of float32, which shows in some.
 """
 
 from collections.abc import Callable
@@ -23,23 +23,32 @@ Float = type[np.float32] | type[np.float64]
 
 
 def places_on(
-    function: Function, kind: Float, scale: float, zero: int, out_scale: float, out_zero: int = 0
+    function: Function, kind: Float, scale: float, out_scale: float, zero: int = 0,
+    fused: bool = False,
 ) -> Array:
-    """The function at the ends of all lines, as numbers of 16 bits; by floats of a kind."""
+    """The function at the ends of all lines, as numbers of 16 bits; by floats of a kind.
+
+    fused: products are not rounded before what is added to them, as compilers for AArch64 have it.
+    """
 
     def values(at: Array) -> Array:
         return np.asarray(function(at.astype(np.float64)).astype(kind))
 
+    def added(a: Array, b: Any, c: Any) -> Array:
+        if not fused:
+            return np.asarray(a * b + c)
+        return np.asarray((a.astype(np.float64) * np.float64(b) + np.float64(c)).astype(kind))
+
     first, last = (kind(kind(scale) * kind(end - zero)) for end in (LOW, HIGH))
-    low, high = (kind(kind(out_scale) * kind(end - out_zero)) for end in (LOW, HIGH))
-    inverse = kind(kind(RANGE + 1) / kind(high - low))
+    low, high = (kind(kind(out_scale) * kind(end)) for end in (LOW, HIGH))
+    inverse: Any = kind(kind(RANGE + 1) / kind(high - low))
     step: Any = kind(kind(last - first) / kind(LINES))
-    at: Array = first + np.arange(LINES + 1).astype(kind) * step
-    following = values(at[1:]) * inverse
+    at = added(np.arange(LINES + 1).astype(kind), step, first)
+    following = values(at[1:])
     middle = _rounded(values(at[:-1] + kind(step / kind(2))) * inverse)
     at[-1] = last
     known = _rounded(values(at) * inverse)
-    on_the_line = _rounded((following + known[:-1]) / kind(2))
+    on_the_line = _rounded(added(following, inverse, known[:-1]) / kind(2))
     known[:-1] -= _rounded((on_the_line - middle) / kind(2))
     return np.clip(known, LOW, HIGH).astype(np.int32)
 
