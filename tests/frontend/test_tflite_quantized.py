@@ -237,6 +237,20 @@ def test_softmax(dtype: str, columns: int, scale: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [1, 2, 5, 64, 3000, 9000, 40000])
+def test_rows_over_their_lengths(dtype: str, columns: int) -> None:
+    rows = 3000 // columns + 3
+    given = bytes_of(dtype, rows, columns)
+    if columns < 10:  # sums of few squares, and of none
+        near = np.random.default_rng(1).integers(-3, 4, (300, columns)) + zero(dtype, 3)
+        given = np.concatenate([given, near.astype(dtype)])
+    data = one_operator(
+        "L2_NORMALIZATION", [quantised(dtype, given.shape, 0.03, 3)],
+        [quantised(dtype, given.shape, 1 / 128, 0)], ("L2NormOptions", {}))
+    check(data, given)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("options", [{}, {"halfPixelCenters": True}, {"alignCorners": True}])
 @pytest.mark.parametrize("size,wanted", [((5, 7), (11, 13)), ((9, 8), (4, 5)), ((1, 1), (6, 6))])
 def test_an_image_of_another_size(
