@@ -90,6 +90,8 @@ def run(options: argparse.Namespace) -> int:
     output = Path(options.output)
     if output.suffix != ".onnx":
         raise UsageError(f"-o '{output}': the name must end in .onnx")
+    if options.plot and Path(options.plot).suffix != ".svg":
+        raise UsageError(f"--plot '{options.plot}': the name must end in .svg")
     expect_file("-o", options.output)
     expect_file("--plot", options.plot)
     start = time.perf_counter()

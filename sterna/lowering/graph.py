@@ -254,7 +254,7 @@ class _Maker:
 def _sources(function: Function) -> dict[str, str]:
     """What a kernel computes, by the names of the nodes in the model that was imported."""
     parts = [part for part in post_order(function.body) if not isinstance(part, Constant)]
-    names = dict.fromkeys(part.span for part in parts if part.span)
+    names = dict.fromkeys(name for part in parts if part.span for name in part.span.splitlines())
     return {"sources": json.dumps(list(names))} if names else {}
 
 

@@ -1,4 +1,4 @@
-"""Writes docs/operators.md: every operator of graphs, from the operators' records.
+"""Writes docs/operators.md: the operators that graphs are made of, from the operators' records.
 
     python -m sterna.relay.describe_operators > docs/operators.md
 """
@@ -26,7 +26,8 @@ def describe() -> str:
     """The page."""
     by_family: dict[str, list[AnyOp]] = {}
     for name, record in sorted(records().items()):
-        by_family.setdefault(name.rpartition(".")[0], []).append(record)
+        if not record.is_packed:
+            by_family.setdefault(name.rpartition(".")[0], []).append(record)
     parts = [HEAD]
     for family, members in sorted(by_family.items()):
         prefix = f"relay.{family}" if family else "relay"

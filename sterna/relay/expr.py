@@ -49,7 +49,8 @@ class RelayExpr(Node):
 
     _type: Type | None
     span: str | None
-    """What it is called where it comes from, such as the name of a node in a model file."""
+    """What it is called where it comes from, such as the name of a node in a model file; what
+    stands for several nodes has a line for each."""
 
     # How the type of an expression is found; infer.py sets it.
     infer: ClassVar[Callable[["RelayExpr"], Type]]

@@ -185,6 +185,9 @@ class OpRecord(Generic[AttrsType]):
     """The function behind relay.<name> where the derived one would not do."""
     doc: str = ""
     """What it computes, for docs/operators.md and help()."""
+    is_packed: bool = False
+    """Whether only an implementation makes it, of operands that are packed for a processor; the
+    page of operators leaves it out."""
     cases: Sequence[Case] = ()
     """Uses of it, which are tested on every target."""
 

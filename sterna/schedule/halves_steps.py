@@ -57,8 +57,8 @@ def _dots(total: str, begin: str = "", own: str = "") -> list[str]:
 # Pixels of a panel are loaded in pairs, by one instruction, where there are registers for it. It
 # takes them in the order of their numbers; compilers may keep r7 and r11 for frames, r9 for data.
 MOST_PAIRED = 4
-_PAIR = {"low": "r4", "high": "r5", "low2": "r6", "high2": "r8"}
-_LOAD_PAIR = f"ldmia %[panel]!, {{{', '.join(f'%[{each}]' for each in _PAIR)}}}"
+PAIR = {"low": "r4", "high": "r5", "low2": "r6", "high2": "r8"}
+_LOAD_PAIR = f"ldmia %[panel]!, {{{', '.join(f'%[{each}]' for each in PAIR)}}}"
 _LOAD_ONE = "ldrd %[low], %[high], [%[panel]], #8"
 
 
@@ -77,9 +77,9 @@ def _of_groups(
     """
     names = [f"s{n}" for n in range(sums)]
     changed, scratch = [*names, "weights", "panel"], ["even", "odd", *pixels]
-    held = f"  int32_t even, odd, {', '.join(pixels)};" if len(pixels) < len(_PAIR) else "\n".join([
+    held = f"  int32_t even, odd, {', '.join(pixels)};" if len(pixels) < len(PAIR) else "\n".join([
         "  int32_t even, odd;",
-        *(f'  register int32_t {each} __asm__("{_PAIR[each]}");' for each in pixels)])
+        *(f'  register int32_t {each} __asm__("{PAIR[each]}");' for each in pixels)])
     kept = "\n".join(f"  sums[{n}] = s{n};" for n in range(sums))
     one, two = (assembly(step * times, changed, scratch, []) for times in (1, 2))
     return f"""\
@@ -161,7 +161,7 @@ def panel_dots(pixels: int) -> Step:
         first += [*loads, *_dots(f"s{pixel}", last, own)]
         plain.append(f"    s{pixel} += {_PLAIN};\n    panel++;")
     others = [f"s{n}" for n in range(pixels - 1)]
-    held = list(_PAIR) if is_paired else ["low", "high"]
+    held = list(PAIR) if is_paired else ["low", "high"]
     scratch = [*others, "even", "odd", *held]
     begun = f"  {last} = bias;\n{assembly(first, [last, 'weights', 'panel'], scratch, [])}\n" \
             "  groups--;"

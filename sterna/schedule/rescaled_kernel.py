@@ -86,8 +86,8 @@ def rescaled_dots(pixels: int, groups: int, outputs: int, shift: int) -> Step:
     plain += ["      int32_t even = *records++, odd = *records++;"]
     for pixel, total in enumerate(names):
         plain += [f"      int64_t p{pixel} = panel[g * {pixels} + {pixel}];",
-                  f"      {total} += {_halves('even', f'p{pixel}', 0)} + "
-                  f"{_halves('odd', f'p{pixel}', 32)};"]
+                  f"      {total} += {products_of_word('even', f'p{pixel}', 0)} + "
+                  f"{products_of_word('odd', f'p{pixel}', 32)};"]
     lines.append("ldrd %[even], %[odd], [%[records]], #8")
     plain += ["    }", "    int32_t factor = *records++, more = *records++;"]
     for pixel in reversed(range(pixels)):
@@ -116,7 +116,7 @@ static STERNA_STEP int32_t {name}(int8_t *out, const int32_t *records, const int
 }}""")
 
 
-def _halves(word: str, pixel: str, place: int) -> str:
+def products_of_word(word: str, pixel: str, place: int) -> str:
     """The products of the halves of a word and those of a pixel from a bit on."""
     return (f"(int16_t){word} * (int16_t)({pixel} >> {place}) + "
             f"({word} >> 16) * (int16_t)({pixel} >> {place + 16})")

@@ -60,12 +60,14 @@ class StatementKernel(ABC):
         )
         return made
 
-    def read_first(self, lead: int = 0) -> None:
+    def read_first(self, lead: int = 0, source: BufferVar | None = None) -> None:
         """Say that each number of the data is read before what takes its place is written.
 
         lead: by how many numbers the result must begin before the data for that.
+        source: another operand of which that is said instead.
         """
-        first = self.data[(0,) * len(self.data.shape)]
+        read = source or self.data
+        first = read[(0,) * len(read.shape)]
         self.ib.scope_attr(build.const(lead), READS_FIRST, address_of(first))
 
     def finished(self, index: Sequence[Expr], value: Expr) -> Expr:

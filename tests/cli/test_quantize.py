@@ -71,6 +71,12 @@ def test_the_result_is_named_as_a_model(sterna: Sterna, data: Path) -> None:
     assert done.status == 2 and "the name must end in .onnx" in done.err
 
 
+def test_a_plot_is_named_as_what_it_is(sterna: Sterna, data: Path) -> None:
+    done = sterna(
+        "quantize", "net.onnx", "--random", "1", "-o", "int8.onnx", "--plot", "errors.png")
+    assert done.status == 2 and "--plot 'errors.png': the name must end in .svg" in done.err
+
+
 def test_one_array_is_no_sample_of_two_inputs(sterna: Sterna, data: Path) -> None:
     done = sterna("quantize", "pair.onnx", "--data", "data", "-o", "int8.onnx")
     assert done.status == 2 and "is one array; the model has the inputs" in done.err

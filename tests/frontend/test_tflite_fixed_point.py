@@ -5,6 +5,7 @@ what overflows in kernels would be seen here.
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -228,3 +229,69 @@ def test_a_sum_that_rounds_halves_away_from_zero() -> None:
 def test_no_sum_is_a_maximum() -> None:
     every = np.arange(-128, 128)
     assert find_byte_sum(np.maximum.outer(every, every), 0.5, 0.5, -128) is None
+
+
+def short_places(curve: Callable[[float], float], low: float, high: float) -> list[int]:
+    """The ends of 512 lines, by single floats, each moved by half of what its line misses."""
+    single = np.float32
+    step, inverse = single((single(high) - single(low)) / single(512)), single(32768)
+
+    def rounded(x: np.float32) -> np.float32:
+        return single(math.copysign(math.floor(abs(float(x)) + 0.5), float(x)))
+
+    def value(at: np.float32) -> np.float32:
+        return single(single(curve(float(at))) * inverse)
+
+    made = []
+    for n in range(512):
+        at = single(single(low) + single(single(n) * step))
+        own, half = rounded(value(at)), rounded(value(single(at + step / single(2))))
+        on_line = rounded(single(
+            (value(single(single(low) + single(single(n + 1) * step))) + own) / single(2)))
+        made.append(min(int(own - rounded(single((on_line - half) / single(2)))), 32767))
+    return [*made, min(int(rounded(value(single(high)))), 32767)]
+
+
+EXPONENTIALS = short_places(math.exp, -10.0, 0.0)
+RECIPROCALS = short_places(lambda x: 1 / (1 + x), 0.0, 1.0)
+
+
+def on_line(x: int, places: list[int]) -> int:
+    held_x = max(-32768, min(x, 32767))
+    line, along = divmod(held_x + 32768, 128)
+    return places[line] + (((places[line + 1] - places[line]) * along + 64) >> 7)
+
+
+def softmax_of_16_bits(row: list[int], scale: float) -> list[int]:
+    factor = factor_of(float(np.float32(scale)) / (10 / 65535))
+    parts = [on_line(scaled(each - max(row), factor) + 32767, EXPONENTIALS) for each in row]
+    bits = sum(parts).bit_length()
+    fraction = ((sum(parts) << (31 - bits)) + (1 << 13)) >> 14
+    reciprocal = on_line(fraction - (3 << 15), RECIPROCALS)
+    return [min((part * reciprocal + (1 << (bits - 2))) >> (bits - 1), 32767) for part in parts]
+
+
+def softmax_model(shape: tuple[int, ...], scale: float, out_scale: float = 1 / 32768) -> bytes:
+    return one_operator(
+        "SOFTMAX", [T(shape, "int16", None, scale=scale, zero=0)],
+        [T(shape, "int16", None, scale=out_scale, zero=0)], ("SoftmaxOptions", {"beta": 1.0}))
+
+
+@pytest.mark.parametrize(("scale", "columns"), [
+    (1e-3, 7), (6e-4, 20), (10 / 65535, 2), (10 / 65535, 3), (3e-4, 200), (1e-5, 5), (0.3, 1),
+])
+def test_softmax_of_16_bits(scale: float, columns: int) -> None:
+    rng = np.random.default_rng(columns)
+    rows = np.concatenate([rng.integers(-32768, 32768, (150, columns)) // by for by in (1, 60)])
+    data = rows.astype(np.int16)
+    model = softmax_model(data.shape, scale)
+    (made,), (wanted,) = run_imported(model, data), run_litert(model, data)
+    np.testing.assert_array_equal(made, wanted)
+    (made,) = run_imported(model, data, rounding="tflm")
+    assert made.tolist() == [softmax_of_16_bits(row, scale) for row in data.tolist()]
+
+
+def test_softmax_of_16_bits_has_one_scale() -> None:
+    data = np.zeros((1, 4), np.int16)
+    with pytest.raises(ValueError, match="the result 1/32768 for its scale"):
+        run_imported(softmax_model((1, 4), 1e-3, 1 / 256), data)

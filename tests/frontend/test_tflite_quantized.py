@@ -237,6 +237,20 @@ def test_softmax(dtype: str, columns: int, scale: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("columns", [1, 2, 5, 64, 3000, 9000, 40000])
+def test_rows_over_their_lengths(dtype: str, columns: int) -> None:
+    rows = 3000 // columns + 3
+    given = bytes_of(dtype, rows, columns)
+    if columns < 10:  # sums of few squares, and of none
+        near = np.random.default_rng(1).integers(-3, 4, (300, columns)) + zero(dtype, 3)
+        given = np.concatenate([given, near.astype(dtype)])
+    data = one_operator(
+        "L2_NORMALIZATION", [quantised(dtype, given.shape, 0.03, 3)],
+        [quantised(dtype, given.shape, 1 / 128, 0)], ("L2NormOptions", {}))
+    check(data, given)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("options", [{}, {"halfPixelCenters": True}, {"alignCorners": True}])
 @pytest.mark.parametrize("size,wanted", [((5, 7), (11, 13)), ((9, 8), (4, 5)), ((1, 1), (6, 6))])
 def test_an_image_of_another_size(
@@ -355,3 +369,45 @@ def test_sums_of_16_bits(kind: str, scale: float) -> None:
         kind.upper(), [T(x.shape, "int16", scale=0.0005), T(x.shape, "int16", scale=0.00031)],
         [T(x.shape, "int16", scale=scale)], (f"{kind}Options", {"potScaleInt16": False}),
     ), x, y)
+
+
+# ---- numbers of 16 bits ----
+
+
+@pytest.mark.parametrize(("scale", "out_scale"), [(0.0001, 0.0003), (0.00031, 0.00031)])
+@pytest.mark.parametrize(("kind", "options"), [
+    ("ABS", None), ("NEG", None), ("EXP", None), ("LOG", None), ("RSQRT", None), ("SQRT", None),
+    ("GELU", ("GeluOptions", {"approximate": False})),
+    ("GELU", ("GeluOptions", {"approximate": True})),
+    ("LEAKY_RELU", ("LeakyReluOptions", {"alpha": 0.3})),
+    ("LEAKY_RELU", ("LeakyReluOptions", {"alpha": -0.2})),
+])
+def test_functions_of_16_bits(kind: str, options: Options, scale: float, out_scale: float) -> None:
+    """Of every number; roots are of those from 0 on."""
+    every = np.arange(0 if "SQRT" in kind else -32768, 32768).astype("int16")
+    data = one_operator(kind, [T(every.shape, "int16", None, scale=scale)],
+                        [T(every.shape, "int16", None, scale=out_scale)], options)
+    # places of lines are of float32, by products that AArch64 fuses and microcontrollers do not
+    by_lines = kind in ("EXP", "LOG", "RSQRT", "GELU")
+    check(data, every, rules=("xnnpack",) if by_lines else ("xnnpack", "tflm"))
+
+
+def test_zero_points_of_16_bits() -> None:
+    data = one_operator("EXP", [T((4,), "int16", None, scale=0.001, zero=1)],
+                        [T((4,), "int16", None, scale=0.001)])
+    with pytest.raises(ValueError, match="have zero points of 0, not 1 and 0"):
+        run_imported(data, np.zeros(4, "int16"))
+
+
+@pytest.mark.parametrize(("kind", "dtype"), [
+    *((kind, dtype) for kind in ("MAXIMUM", "MINIMUM") for dtype in ("int8", "uint8", "int16")),
+    ("FLOOR_MOD", "int8"), ("FLOOR_MOD", "int16"),
+])
+def test_what_is_not_scaled(kind: str, dtype: str) -> None:
+    """Kernels of these do not look at scales."""
+    options: Options = (
+        "FloorModOptions" if kind == "FLOOR_MOD" else "MaximumMinimumOptions", {})
+    rng = np.random.default_rng(2)
+    a, b = (rng.integers(1, 120, (3, 40)).astype(dtype) for _ in range(2))
+    tensors = [quantised(dtype, a.shape, scale, 0) for scale in (0.05, 0.03, 0.07)]
+    check(one_operator(kind, tensors[:2], tensors[2:], options), a, b)

@@ -13,6 +13,8 @@ from sterna.micro.example import run_example
 from tests.micro.networks import build
 from tests.schedule.implemented import run_built
 from tests.schedule.test_halves import WINDOWS, layer
+from tests.schedule.test_residual_pixels import RESIDUAL
+from tests.schedule.test_residual_pixels import layer as residual
 from tests.support import require_module, require_program
 
 
@@ -49,6 +51,34 @@ def test_layers_are_exact(
     project.close()
     for name, got, want in zip(WINDOWS, found, wanted, strict=True):
         np.testing.assert_array_equal(got, want, err_msg=name)
+
+
+@pytest.mark.parametrize("toolchain", ["gcc", "zig"])
+def test_residual_sums_are_exact(toolchain: str, tmp_path: Path) -> None:
+    require_program("qemu-system-arm")
+    if toolchain == "gcc":
+        require_program("arm-none-eabi-gcc")
+    else:
+        require_module("ziglang")
+    feeds: dict[str, Any] = {}
+    outputs, wanted = [], []
+    for number, (image, channels, stride, swapped, _) in enumerate(RESIDUAL):
+        made, given, want = residual(image, channels, stride, swapped, ends=str(number))
+        outputs.append(made)
+        wanted.append(want)
+        feeds |= given
+    np.savez(tmp_path / "inputs.npz", **feeds)
+    program = build(tvm.IRModule.from_expr(relay.Tuple(tuple(outputs))), "c -mcpu=cortex-m4")
+    assert "smmlar" in program.lib.get_source()
+    project = micro.generate_project("baremetal", program, tmp_path / "project", {
+        "board": "mps2_an386", "project_type": "example_project", "toolchain": toolchain,
+        "sample_inputs": tmp_path / "inputs.npz", "warning_as_error": True,
+    })
+    project.build()
+    found = run_example(project).outputs.values()
+    project.close()
+    for got, want in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def chained(data: Any, seed: int, outputs: int, window: int, stride: int = 1) -> Any:

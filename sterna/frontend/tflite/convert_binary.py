@@ -10,7 +10,6 @@ from sterna.frontend.tflite.byte_sums import ByteSum, find_byte_sum
 from sterna.frontend.tflite.convert_quantize import real, whole
 from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
-from sterna.frontend.tflite.requantize import like_result
 from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
@@ -44,8 +43,8 @@ def binary(node: Node) -> RelayExpr:
 
 def _of_whole_numbers(node: Node) -> RelayExpr:
     out, dtype = node.result_quantization(), node.result_dtype()
-    if node.kind in ("MAXIMUM", "MINIMUM"):
-        return call(_PLAIN[node.kind], like_result(node, 0), like_result(node, 1))
+    if node.kind in ("MAXIMUM", "MINIMUM", "FLOOR_MOD"):
+        return call(_PLAIN[node.kind], node[0], node[1])  # whatever the scales are
     if node.kind == "MUL":
         return held(node, _scaled_product(node), out, dtype)
     if node.kind in ("ADD", "SUB"):
@@ -128,7 +127,9 @@ def _sum_thrice(node: Node) -> RelayExpr:
     made = find_byte_sum(wanted, ratios[0], sign * ratios[1], low)
     if made is None:
         return _sum_twice(node, 20)
-    return _saturated(node, _shifted_sum(node, made))
+    return call(
+        "qnn.shifted_sum", node[0], node[1], lhs_factor=made.lhs_factor, rhs_factor=made.rhs_factor,
+        start=made.start, shift=made.shift, out_dtype=node.result_dtype())
 
 
 def _saturated(node: Node, total: RelayExpr) -> RelayExpr:

@@ -5,9 +5,18 @@ from collections.abc import Callable
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, dtype_of, like
+from sterna.frontend.calls import call, cast, constant, like
 from sterna.frontend.tflite.arithmetic import bounded, held_between
 from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
+from sterna.frontend.tflite.int16_functions import (
+    abs_of_shorts,
+    by_lines,
+    is_of_shorts,
+    leaky_relu_of_shorts,
+    log_of_shorts,
+    rsqrt_of_shorts,
+    sqrt_of_shorts,
+)
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
 from sterna.frontend.tflite.rectifiers import hard_swish_of_bytes, prelu_of_bytes
 from sterna.frontend.tflite.requantize import (
@@ -54,6 +63,14 @@ _PLAIN: dict[str, tuple[str, Callable[[Array], Array]]] = {
 }
 
 
+# Of numbers of 16 bits.
+_SHORTS: dict[str, Callable[[Node], RelayExpr]] = {
+    "ABS": abs_of_shorts, "EXP": lambda node: by_lines(node, np.exp), "LOG": log_of_shorts,
+    "LOGISTIC": sigmoid_of_shorts, "RSQRT": rsqrt_of_shorts, "SQRT": sqrt_of_shorts,
+    "TANH": sigmoid_of_shorts,
+}
+
+
 def _is_bytes(node: Node) -> bool:
     return node.is_quantized() and node.dtype() in ("int8", "uint8")
 
@@ -66,15 +83,15 @@ def _expect_float(node: Node) -> None:
 @converter(*_PLAIN)
 def unary(node: Node) -> RelayExpr:
     name, function = _PLAIN[node.kind]
-    if _is_bytes(node) and node.kind == "NEG":
+    if node.kind == "NEG" and (_is_bytes(node) or is_of_shorts(node)):
         return call("negative", node[0])  # whatever the zero points are
     if _is_bytes(node) and node.kind == "ABS":
         return by_table(node[0], _rescaled_bytes(node, np.abs))
     if is_of_fixed_point(node):
         scale, zero = single(node.quantization(0), "its data")
         return by_table(node[0], sigmoid_of_bytes(node.kind, float(scale), zero))
-    if node.kind in ("LOGISTIC", "TANH") and node.is_quantized() and node.dtype() == "int16":
-        return sigmoid_of_shorts(node)
+    if is_of_shorts(node) and node.kind in _SHORTS:
+        return _SHORTS[node.kind](node)
     if _is_bytes(node):
         return of_bytes(node, _wide(function), cut_off if node.kind == "SQRT" else quantized)
     _expect_float(node)
@@ -113,6 +130,8 @@ def gelu(node: Node) -> RelayExpr:
 
     if _is_bytes(node):
         return of_bytes(node, _wide(function))
+    if is_of_shorts(node):
+        return by_lines(node, function)
     _expect_float(node)
     return call("nn.gelu", node[0], approximate="tanh" if approximate else "none")
 
@@ -168,6 +187,8 @@ def leaky_relu(node: Node) -> RelayExpr:
     alpha = np.float32(node.attr("alpha"))
     if not node.is_quantized():
         return call("nn.leaky_relu", node[0], alpha=float(alpha))
+    if is_of_shorts(node):
+        return leaky_relu_of_shorts(node, float(alpha))
     if not _is_bytes(node):
         raise OpNotImplemented(f"{node.dtype()}")
     scale, zero = single(node.quantization(0), "its data")
@@ -231,7 +252,4 @@ def select(node: Node) -> RelayExpr:
     shape, wanted = node.shape(), node.shape(1)
     if node.kind == "SELECT" and len(shape) == 1 and len(wanted) > 1:
         condition = call("reshape", condition, (shape[0], *[1] * (len(wanted) - 1)))
-    parts = [node[1], node[2]]
-    if dtype_of(node[1]) in ("int8", "uint8", "int16") and node.results_as[0].quantization:
-        parts = [like_result(node, place) for place in (1, 2)]
-    return call("where", condition, *parts)
+    return call("where", condition, node[1], node[2])  # whatever the scales are

@@ -6,6 +6,7 @@ from sterna.frontend.calls import call, dtype_of, like, rank_of, reshape
 from sterna.frontend.tflite.arithmetic import activated, product_ratio, rescaled
 from sterna.frontend.tflite.convert_products import zeros_and_scales
 from sterna.frontend.tflite.node import Node, converter
+from sterna.frontend.tflite.quantized_norm import norm_of_bytes
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
@@ -58,6 +59,8 @@ def _spread(data: RelayExpr, batch: tuple[int, ...]) -> RelayExpr:
 @converter("L2_NORMALIZATION")
 def l2_normalization(node: Node) -> RelayExpr:
     """Rows along the last axis, each over its length."""
+    if node.is_quantized() and node.dtype() in ("int8", "uint8"):
+        return norm_of_bytes(node)
     if dtype_of(node[0]) != "float32":
         raise OpNotImplemented(f"{node.dtype()}")
     squares = call("sum", call("multiply", node[0], node[0]), axis=-1, keepdims=True)

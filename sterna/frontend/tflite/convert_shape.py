@@ -60,9 +60,9 @@ def transpose(node: Node) -> RelayExpr:
 
 @converter("CONCATENATION")
 def concatenation(node: Node) -> RelayExpr:
-    """Of bytes: under the scale of the result."""
+    """Of bytes: under the scale of the result; of 16 bits: as they are."""
     given = node.operands()
-    if node.result_dtype() in ("int8", "uint8", "int16") and node.results_as[0].quantization:
+    if node.result_dtype() in ("int8", "uint8") and node.results_as[0].quantization:
         given = [like_result(node, place, fine=True) for place in range(len(given))]
     axis = axis_below(int(node.attr("axis")), rank_of(given[0]))
     made = given[0] if len(given) == 1 else call("concatenate", given, axis=axis)

@@ -1,4 +1,4 @@
-"""Softmax: of floats, and of bytes by a table of exponentials.
+"""Softmax: of floats, of bytes by a table of exponentials, and of 16-bit numbers by lines.
 
 Bytes differ from the largest of their row by no more than 255, so a table has all exponentials that
 there are, and their sums are of whole numbers, in whatever order they are made.
@@ -15,6 +15,7 @@ from sterna.frontend.tflite.fixed_point import (
     multiplied,
     quantized_multiplier,
 )
+from sterna.frontend.tflite.lines import HIGH, LOW, RANGE, Float, on_lines, places_on
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
@@ -26,6 +27,8 @@ from sterna.support.errors import OpNotImplemented
 DIFFERENCE_BITS, SUM_BITS = 5, 12
 # Exponentials of processors' kernels have 16 bits.
 TABLE_BITS = 16
+# Of 16 bits: how far below the largest of its row a number still counts, and the bits of 1.
+REACH, SHORT_BITS = 10.0, 15
 
 
 @converter("SOFTMAX")
@@ -35,9 +38,11 @@ def softmax(node: Node) -> RelayExpr:
     if dtype_of(node[0]) == "float32":
         scaled = node[0] if beta == 1 else call("multiply", node[0], constant(beta, "float32"))
         return call("nn.softmax", scaled, axis=-1)
-    if dtype_of(node[0]) not in ("int8", "uint8"):
+    if dtype_of(node[0]) not in ("int8", "uint8", "int16"):
         raise OpNotImplemented(f"softmax of {node.dtype()}")
     scale, _ = single(node.quantization(0), "its data")
+    if node.dtype() == "int16":
+        return _of_shorts(node, float(scale), beta)
     if node.rounding == TFLM or node.result_dtype() != node.dtype():
         return _by_fixed_point(node, float(scale), beta)
     return _by_table(node, np.float32(scale) * np.float32(beta))
@@ -86,6 +91,42 @@ def _bits_beyond(total: RelayExpr, first: int) -> RelayExpr:
         made = more if made is None else call("add", made, more)
     assert made is not None
     return made
+
+
+# ---- of 16 bits, as all kernels compute it ----
+
+
+def _of_shorts(node: Node, scale: float, beta: float) -> RelayExpr:
+    """exp and 1 / (1 + x) by lines; a sum is a power of 2 times 1 + x."""
+    out_scale, out_zero = single(node.result_quantization(), "the result")
+    _, zero = single(node.quantization(0), "its data")
+    if zero != 0 or out_zero != 0 or abs(float(out_scale) * (1 << SHORT_BITS) - 1) > 1e-3:
+        raise ValueError("numbers of 16 bits have zero points of 0, and the result 1/32768 for its "
+                         f"scale, not {zero}, {out_zero} and {out_scale}")
+    kind: Float = np.float32 if node.rounding == TFLM else np.float64
+    multiplier, power = quantized_multiplier(scale * float(np.float32(beta)) / (REACH / RANGE))
+    below = call("negative", _differences(node))
+    scaled = call("qnn.rescale", below, constant(multiplier, "int32"), constant(power, "int32"),
+                  constant(0, "int32"), constant(0, "int32"), rounding="TWICE", out_dtype="int32")
+    parts = on_lines(
+        _short(scaled, HIGH), places_on(np.exp, kind, REACH / RANGE, 2 / RANGE, HIGH))
+    total = _sum(parts)
+    over = _bits_beyond(total, SHORT_BITS)  # the largest number of a row is 1
+    left = cast(call("subtract", constant(SHORT_BITS + 1, "int32"), over), "int64")
+    moved = call("add", call("left_shift", cast(total, "int64"), left), constant(1 << 13, "int64"))
+    fraction = cast(call("right_shift", moved, constant(14, "int64")), "int32")
+    reciprocal = on_lines(_short(fraction, -3 << SHORT_BITS), places_on(
+        lambda x: np.asarray(1 / (1 + x)), kind, 1 / RANGE, 2 / RANGE, LOW))
+    right = call("add", over, constant(SHORT_BITS - 1, "int32"))
+    half = call("right_shift", call("left_shift", constant(1, "int32"), right),
+                constant(1, "int32"))
+    whole = call("right_shift", call("add", call("multiply", parts, reciprocal), half), right)
+    return cast(call("clip", whole, 0, HIGH), "int16")
+
+
+def _short(x: RelayExpr, more: int) -> RelayExpr:
+    """A number and so much more, held within 16 bits."""
+    return call("clip", call("add", x, constant(more, "int32")), LOW, HIGH)
 
 
 # ---- as reference kernels compute it ----

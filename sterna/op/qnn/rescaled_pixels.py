@@ -10,6 +10,7 @@ all: weights as halves of words have room for it, and their sums too where there
 """
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -63,39 +64,69 @@ class RescaledPixelsAttrs(Attrs):
             raise ValueError(f"shift is from 1 to 31, not {self.shift}")
 
 
+@dataclass(frozen=True, slots=True)
+class RescaledLayer:
+    """A convolution of one tap by halves of words, rounded TWICE to bytes; by output channel."""
+
+    sums: Call
+    made: Contraction
+    weights: Array
+    """(output, input)"""
+    start: Array
+    """What is added to sums."""
+    multiplier: Array
+    power: Array
+    zero: int
+
+    @property
+    def instructions(self) -> float:
+        """Of the layer as it is implemented."""
+        plan = plan_of(self.sums.attrs)
+        assert plan is not None
+        return layer_instructions(self.made, Tile(plan.integer("pixels"), plan.integer("channels")))
+
+
 def implement_rescale(found: Call, processor: Processor, growth: float) -> RelayExpr | None:
     """A pointwise layer's rescaling together with the layer, where that spares instructions."""
+    given = rescaled_layer(found) if processor.has_dot_halves else None
+    if given is None or given.zero != LOWEST:  # what is negative is the lowest anyway
+        return None
+    made, pixels = given.made, pixels_of(given.made)
+    if pixels == 0:
+        return None
+    if given.instructions - rescaled_instructions(made, pixels) <= WORTH * made.weight_bytes:
+        return None
+    packed = records_of(given.weights, given.start, given.multiplier, given.power)
+    if packed is None:
+        return None
+    records, shift = packed
+    words = const(records)
+    words.span = given.sums.args[1].span
+    return call("qnn.rescaled_pixels", given.sums.args[0], words, shift=shift, pixels=pixels)
+
+
+def rescaled_layer(found: Call) -> RescaledLayer | None:
+    """What is rescaled, if it is such a layer and its parameters are known."""
     attrs: Any = found.attrs
     total, *factors, near, zero = found.args
-    if not processor.has_dot_halves or attrs.rounding != "TWICE" or not attrs.is_normal:
-        return None
     points = [_number(each) for each in (near, zero)]
-    if attrs.out_dtype != INT8 or points != [0, LOWEST]:  # what is negative is the lowest anyway
+    if attrs.rounding != "TWICE" or not attrs.is_normal or attrs.out_dtype != INT8:
         return None
     sums, start = _split_bias(total)
-    if not isinstance(sums, Call) or not is_call_of(sums, "nn.conv2d"):
+    if points[0] != 0 or points[1] is None or not isinstance(sums, Call):
         return None
-    if not _reads_channels(attrs, start, sums):
+    if not is_call_of(sums, "nn.conv2d") or not _reads_channels(attrs, start, sums):
         return None
     described = _layer(sums)
     known = [to_numpy(each.data) for each in factors if isinstance(each, Constant)]
     if described is None or len(known) < len(factors):
         return None
     made, weights = described
-    pixels = pixels_of(made)
-    if pixels == 0 or not _pays(made, sums, pixels):
-        return None
-    per_channel = [
+    start, multiplier, power = (
         np.broadcast_to(values.reshape(-1), made.outputs).astype(np.int64)
         for values in (start, *known)
-    ]
-    packed = records_of(weights, *per_channel)
-    if packed is None:
-        return None
-    records, shift = packed
-    words = const(records)
-    words.span = sums.args[1].span
-    return call("qnn.rescaled_pixels", sums.args[0], words, shift=shift, pixels=pixels)
+    )
+    return RescaledLayer(sums, made, weights, start, multiplier, power, points[1])
 
 
 def _split_bias(total: RelayExpr) -> tuple[RelayExpr, Array]:
@@ -122,23 +153,21 @@ def _reads_channels(attrs: Any, start: Array, sums: Call) -> bool:
 
 
 def _layer(sums: Call) -> tuple[Contraction, Array] | None:
-    """A pointwise convolution by halves of words, with its weights (output, input)."""
+    """A convolution of one tap by halves of words, with its weights (output, input)."""
     plan, (data, weight) = plan_of(sums.attrs), sums.args[:2]
     if plan is None or plan.name != HALVES.name or not isinstance(weight, Constant):
         return None
     made = contraction_of(sums.attrs, tensor_type(data), tensor_type(weight))
-    if made is None or not made.is_pointwise or sums.attrs is None:
+    if made is None or made.taps > 1 or made.is_padded or sums.attrs is None:
         return None
     weights = unpacked(sums.attrs, made, [to_numpy(weight.data)])
     return made, weights.reshape(made.outputs, made.depth).astype(np.int64)
 
 
-def _pays(made: Contraction, sums: Call, pixels: int) -> bool:
-    plan = plan_of(sums.attrs)
-    assert plan is not None
-    tile = Tile(plan.integer("pixels"), plan.integer("channels"))
-    spared = layer_instructions(made, tile) - rescaled_instructions(made, pixels)
-    return spared > WORTH * made.weight_bytes
+def halves_of(weights: Array) -> Array:
+    """Weights of 16 bits as words of two, by four: first and third, second and fourth."""
+    words = weights.astype(np.int16).reshape(len(weights), -1, 2, 2).transpose(0, 1, 3, 2)
+    return np.ascontiguousarray(words).astype("<i2").view("<i4").reshape(len(weights), -1)
 
 
 def records_of(
@@ -155,8 +184,7 @@ def records_of(
     addend = (one << left - 2) + (one << shift - 2) + (LOWEST * (one << shift - 1))
     if reach.max() >= 1 << 31 or np.abs(addend).max() >= 1 << 30:
         return None
-    words = wide.astype(np.int16).reshape(len(weights), -1, 2, 2).transpose(0, 1, 3, 2)
-    halves = np.ascontiguousarray(words).astype("<i2").view("<i4").reshape(len(weights), -1)
+    halves = halves_of(wide)
     parts = [begun[:, None], halves, multiplier[:, None], addend[:, None]]
     return np.concatenate(parts, 1).astype(np.int32), shift - 1
 
@@ -247,6 +275,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OPAQUE,
+    is_packed=True,
     mixed_precision="never",
     cases=[Case((((3, 4), "int8"), _RECORDS), {"shift": _SHIFT})],
     doc="A product of int8 rows with weights of 16 bits, rescaled to int8: a record is what sums "

@@ -49,12 +49,13 @@ def plan_overlapping(
 ) -> OverlappingPlan:
     """The smallest plan that was found; links are used at the steps that need the most.
 
-    Then they are used for what lies highest, because its neighbours leave no room below. A link
-    where it is not needed would only bind what could lie anywhere.
+    Of those of a step the one that spares most comes first. Then they are used for what lies
+    highest, because its neighbours leave no room below. A link where it is not needed would only
+    bind what could lie anywhere.
     """
     used: list[Link] = []
     best: OverlappingPlan | None = None
-    rest = [link for link in links if link.spared]
+    rest = sorted((link for link in links if link.spared), key=lambda x: (x.step, -x.spared))
     while True:
         made = _packed(buffers, used)
         if best is None or made.size < best.size:

@@ -63,3 +63,12 @@ def test_links_that_are_not_needed_are_not_used() -> None:
     buffers = [BufferInfo("a", 160, 0, 2), BufferInfo("b", 16, 1, 3), BufferInfo("c", 16, 2, 4)]
     plan = plan_overlapping(buffers, [Link(buffers[1], buffers[2], 0)])
     assert plan.linked == 0 and plan.size == 176
+
+
+def test_of_two_operands_the_one_that_spares_more_is_written_over() -> None:
+    data, beside = BufferInfo("data", 1600, 0, 3), BufferInfo("beside", 1600, 1, 3)
+    result = BufferInfo("result", 1600, 2, 4)
+    links = [Link(data, result, 160), Link(beside, result, 0)]
+    plan = plan_overlapping([data, beside, result], links)
+    check([data, beside, result], links, plan)
+    assert plan.size == 3200
