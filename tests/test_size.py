@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 12360,
     "rpc": 5090,
     "runtime": 2270,
-    "schedule": 19130,
+    "schedule": 19400,
     "support": 4310,
     "target": 4400,
     "te": 5220,

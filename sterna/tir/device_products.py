@@ -40,6 +40,8 @@ from sterna.tir.tensor_maps import swizzled
 _DESCRIBED, _ROW_BYTES = 0x3FFF, 128
 _SWIZZLES = {0: 0, 1: 7, 2: 3, 3: 1}
 """By a descriptor's number of a swizzle: the bits of a row's number that places are changed by."""
+_PITCHES = {0: 128, 1: 128, 2: 64, 3: 32}
+"""By the same: the bytes of a row."""
 STEP_BYTES = 32
 """Of each row, that one product of four warps takes."""
 
@@ -110,7 +112,8 @@ def matrix_at(
     start = (descriptor & _DESCRIBED) << 4
     leading = (descriptor >> 16 & _DESCRIBED) << 4
     stride = (descriptor >> 32 & _DESCRIBED) << 4
-    swizzle = _SWIZZLES[descriptor >> 62 & 3]
+    mode = descriptor >> 62 & 3
+    swizzle = _SWIZZLES[mode]
     steps = STEP_BYTES // dtype.bytes
     row, step = np.meshgrid(np.arange(rows), np.arange(steps), indexing="ij")
     if along_rows:
@@ -118,7 +121,7 @@ def matrix_at(
         at = row // wide * leading + step // 8 * stride + step % 8 * _ROW_BYTES
         at = at + row % wide * dtype.bytes
     else:
-        at = row // 8 * stride + row % 8 * _ROW_BYTES + step * dtype.bytes
+        at = row // 8 * stride + row % 8 * _PITCHES[mode] + step * dtype.bytes
     places = swizzled(start + at[..., None] + np.arange(dtype.bytes), swizzle)
     if places.max() >= len(block.shared):
         raise IndexError(f"a matrix of {rows} rows from {start} on is outside of shared memory")

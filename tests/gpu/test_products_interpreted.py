@@ -128,6 +128,40 @@ def test_warps_of_other_gpus_multiply_by_themselves() -> None:
     check(dense(20, 24, 64), product, ("mma", "ldmatrix", "copy_in"), AMPERE)
 
 
+@pytest.mark.parametrize("channels, ring", [
+    (32, Ring(64, 96, 3, pitch=64, taps=3)),
+    (24, Ring(64, 128, 3, split=3, pitch=64, taps=3)),
+    (16, Ring(64, 64, 1, pitch=32, taps=9)),
+    (32, Ring(128, 96, 3, resident=1, pitch=64, taps=3)),
+])
+def test_taps_of_few_channels_share_a_stage(
+    channels: int, ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    words = ("wgmma", "tma_load_im2col")
+    check(conv("bfloat16", "OHWI", 5, channels), lambda x, w: windows(x, w, 1, "ohwi"), words)
+
+
+@pytest.mark.parametrize("ring", [
+    Ring(64, 96, 2), Ring(64, 96, 2, wide=True), Ring(128, 96, 3, resident=1), Ring(64, 128, 3, 3),
+    Ring(128, 208, 3, resident=1), Ring(128, 144, 3, resident=2, together=2),
+])
+def test_tiles_of_columns_that_are_no_powers_of_two(
+    ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Behind the last column of a tile the next tile's begin, also where blocks share one."""
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    make, columns = rounded if ring.wide else dense, 136 if ring.split > 1 else 208
+    check(make(20 if ring.split > 1 else 70, columns, 128), product, ("tma_load",))
+
+
+def test_results_of_float32_that_are_stored_by_odd_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = Ring(128, 96, 3, resident=1)
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    expr = relay.cast(dense(20, 196, 64), "float32")
+    check(expr, lambda x, w: product(x, w), ("tma_store",))
+
+
 @pytest.mark.parametrize("resident", [1, 2])
 def test_blocks_that_stay_make_one_tile_after_the_other(
     resident: int, monkeypatch: pytest.MonkeyPatch

@@ -187,3 +187,11 @@ def test_rows_take_no_memory_of_threads(length: int, dtype: str) -> None:
     assert find_ptxas() is not None
     found = assemble(text, "sm_90a")
     assert not found.spilled_bytes and not found.stack_bytes
+
+
+@pytest.mark.parametrize("length, threads", [(20000, 1024), (24576, 256), (65536, 256)])
+def test_long_rows_of_narrow_floats(length: int, threads: int) -> None:
+    """Clusters have those that fill their threads, all threads of a block others of that length."""
+    text = str(lowered(relay.nn.softmax(var("x", 4096, length, dtype="bfloat16"))).function)
+    assert f"in range({threads}):  # thread threadIdx.x" in text
+    assert ("cluster_size(" in text) == (threads < 1024)

@@ -183,9 +183,23 @@ def test_large_products_keep_their_blocks(
 def test_few_columns_and_long_sums() -> None:
     """Blocks that stay have columns enough, and long sums no stages that are filled before."""
     narrow = ring_of(product(100352, 64, 576), SHARED, DataType("bfloat16"))
-    assert (narrow.rows, narrow.columns, narrow.resident, narrow.stages) == (64, 64, 0, 4)
-    for size, stages in (((1024, 1024, 8192), 6), ((512, 1024, 16384), 8)):
+    assert (narrow.rows, narrow.columns, narrow.resident, narrow.stages) == (128, 64, 131, 4)
+    for size, stages in (((1024, 1024, 8192), 6), ((512, 1024, 16384), 4)):
         assert ring_of(product(*size), SHARED, DataType("bfloat16")).stages == stages
+
+
+@pytest.mark.parametrize("size, tile, pitch, together", [
+    ((25088, 96, 576), (128, 96), 128, 1), ((25088, 192, 384), (128, 96), 128, 1),
+    ((100352, 144, 24), (128, 144), 64, 1), ((401408, 96, 32), (128, 96), 64, 2),
+    ((401408, 96, 16), (128, 96), 32, 2),
+])
+def test_tiles_have_the_columns_that_there_are(
+    size: tuple[int, int, int], tile: tuple[int, int], pitch: int, together: int
+) -> None:
+    """Short sums have short rows in shared memory, and two blocks stay on each processor."""
+    ring = ring_of(product(*size), SHARED, DataType("bfloat16"))
+    assert ((ring.rows, ring.columns), ring.pitch, ring.together) == (tile, pitch, together)
+    assert ring.resident > 0
 
 
 @pytest.mark.parametrize("size, rows, blocks", [

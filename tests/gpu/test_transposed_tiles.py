@@ -88,3 +88,26 @@ def test_odd_extents_of_words_are_moved_by_vectors(dtype: str, is_shifted: bool)
 def test_odd_extents_have_rows_of_a_warp(shape: tuple[int, int], tile: str) -> None:
     function = lowered(relay.transpose(var("x", *shape, dtype="bfloat16"), (1, 0))).function
     assert f"allocate({tile}, \"bfloat16\", \"shared\")" in str(function)
+
+
+@pytest.mark.parametrize("shape, axes, tile", [
+    ((49, 1031, 1337), (1, 2, 0), "(64, 32)"), ((1337, 1031, 49), (2, 0, 1), "(68, 69)"),
+])
+def test_tiles_that_have_all_that_follows_each_other(
+    shape: tuple[int, ...], axes: tuple[int, ...], tile: str
+) -> None:
+    """The rows of such a tile follow each other in the result."""
+    function = lowered(relay.transpose(var("x", *shape), axes)).function
+    assert f"allocate({tile}, \"float32\", \"shared\")" in str(function)
+
+
+@pytest.mark.parametrize("where", [HOPPER, "opencl"])
+def test_rows_that_change_places_have_neighbours_of_both_sides(where: str) -> None:
+    """Heads of attention: blocks have some of them and some tokens."""
+    with answering({"rows of a permutation": "2"}):
+        function = lowered(relay.transpose(var("x", 2, 5, 4, 8), (0, 2, 1, 3)), where).function
+    assert "i1.outer" in str(function)
+    x = np.random.default_rng(0).standard_normal((2, 5, 4, 8)).astype("float32")
+    out = np.empty((2, 4, 5, 8), "float32")
+    run_on_device(loop_pipeline.run(function), x, out, seed=1)
+    np.testing.assert_array_equal(out, x.transpose(0, 2, 1, 3))

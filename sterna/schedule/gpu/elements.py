@@ -7,13 +7,17 @@ Where all is read along another axis than it is written, blocks bring squares in
 
 import math
 
-from sterna.schedule.gpu.access import lanes_along, lies_along
+from sterna.ir.expr import Var
+from sterna.schedule.choose import choose
+from sterna.schedule.gpu.access import lanes_along, lies_along, reads_of
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.gpu.window_tiles import WindowTile, tile_of_windows
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, IterVar, Stage, thread_axis
 
+# Rows that lie side by side in what is read, and follow each other in blocks.
+NEIGHBOURS, WANTED_NEIGHBOURS = (1, 2, 4, 8), 4
 # Blocks that keep all processors of a device busy; fewer threads are in each before there are less.
 BUSY = 128
 LEAST_THREADS = 64
@@ -43,7 +47,32 @@ def bind_elements(kernel: Kernel, stage: Stage, limits: Limits) -> IterVar | Non
         lanes = _flat_lanes(kernel, stage)
     else:
         lanes = lanes_along(stage, axes[-1])
+        axes = _with_neighbours(stage, axes)
     return _bind(stage, axes, lanes, limits)
+
+
+def _with_neighbours(stage: Stage, axes: list[IterVar]) -> list[IterVar]:
+    """The axes in the order of blocks: where rows change places, a few that are neighbours in what
+    is read follow each other, so that both sides have longer pieces of memory at hand."""
+    sizes = extents_of(axes)
+    reads = reads_of(stage) or []
+    if len(reads) != 1 or stage.op.reduce_axis or len(axes) < 3:
+        return axes
+    places = {axis.var: n for n, axis in enumerate(axes)}
+    order = [places[index] for index in reads[0].indices
+             if isinstance(index, Var) and index in places and sizes[places[index]] > 1]
+    kept = [n for n in range(len(axes)) if sizes[n] > 1]
+    if sorted(order) != kept or len(order) < 3 or order[-1] != kept[-1] or order[-2] == kept[-2]:
+        return axes
+    near = order[-2]
+    counts = [n for n in NEIGHBOURS if sizes[near] % n == 0]
+    count = choose("rows of a permutation", counts, lambda n: abs(n - WANTED_NEIGHBOURS))
+    if count == 1:
+        return axes
+    outer, inner = stage.split(axes[near], factor=count)
+    made = [*axes[:near], outer, *axes[near + 1:kept[-1]], inner, *axes[kept[-1]:]]
+    stage.reorder(*made)
+    return made
 
 
 def _bind(stage: Stage, axes: list[IterVar], lanes: int, limits: Limits) -> IterVar:

@@ -14,8 +14,10 @@ from sterna.support.dtype import DataType
 from sterna.tir.warpgroups import tma_load, tma_load_im2col
 
 ROW_BYTES = 128
-"""Of a row in shared memory."""
-SWIZZLE_128 = 3
+"""Of a row in shared memory, where sums have so much of it."""
+SWIZZLES = {128: 3, 64: 2, 32: 1}
+"""What a driver calls the orders of rows of so many bytes that are read without conflicts."""
+SWIZZLE_128 = SWIZZLES[ROW_BYTES]
 
 # What a driver calls types of elements.
 TF32 = 11
@@ -25,9 +27,10 @@ MAP_TYPES = {
     "float8_e4m3fn": 0, "float8_e5m2": 0,
 }
 
-# The constant part of a matrix's descriptor: swizzle of 128 bytes; 1,024 bytes between groups of
-# eight rows; where neighbours lie along rows, 8,192 bytes between boxes of 64.
-_ALONG_SUM, _ALONG_ROWS = 0x4000004000010000, 0x4000004002000000
+# The constant part of a matrix's descriptor: the swizzle; eight rows from one group to the next;
+# where neighbours lie along rows of 128 bytes, 8,192 bytes between boxes of 64.
+_ALONG_SUM = {128: 0x4000004000010000, 64: 0x2000010000 - (1 << 63), 32: 0x1000010000 - (1 << 62)}
+_ALONG_ROWS = 0x4000004002000000
 
 
 class Operand(ABC):
@@ -36,6 +39,8 @@ class Operand(ABC):
     kind: DataType
     along_rows = False
     """Whether neighbours in memory belong to neighbouring rows, not to one sum."""
+    pitch = ROW_BYTES
+    """Bytes of a row in shared memory: fewer where taps of a window have few channels."""
 
     @abstractmethod
     def map_line(self, rows: int) -> str:
@@ -51,15 +56,19 @@ class Operand(ABC):
     def in_tf32(self) -> "Operand":
         """The same, rounded by the copies to the bits of float32 that Tensor Cores read."""
 
+    @abstractmethod
+    def in_rows(self, pitch: int) -> "Operand":
+        """The same in rows of so many bytes."""
+
     @property
     def unit(self) -> int:
         """The numbers of a sum in one block."""
-        return ROW_BYTES // self.kind.bytes
+        return self.pitch // self.kind.bytes
 
     @property
     def descriptor(self) -> int:
         """What a descriptor holds beside the address."""
-        return _ALONG_ROWS if self.along_rows else _ALONG_SUM
+        return _ALONG_ROWS if self.along_rows else _ALONG_SUM[self.pitch]
 
     @property
     def step(self) -> int:
@@ -95,9 +104,13 @@ class Matrix(Operand):
     """Whether it is float32 in memory, and rounded to its kind on the way to the products."""
     tf32: bool = False
     """Whether copies round its numbers of float32 to the bits that Tensor Cores read."""
+    pitch: int = ROW_BYTES
 
     def in_tf32(self) -> "Matrix":
         return replace(self, tf32=True)
+
+    def in_rows(self, pitch: int) -> "Matrix":
+        return replace(self, pitch=pitch)
 
     @property
     def stored(self) -> DataType:
@@ -124,12 +137,12 @@ class Matrix(Operand):
         pitches = [self.stored.bytes]
         for _, size in axes:
             pitches.append(pitches[-1] * size)
-        channels = self.unit if self.along_rows else ROW_BYTES // self.stored.bytes
+        channels = self.unit if self.along_rows else self.pitch // self.stored.bytes
         boxes = {"row": self.unit if self.along_rows else rows, "channel": channels}
         kept = self._kept
         kind = TF32 if self.tf32 else MAP_TYPES[str(self.stored)]
         numbers = [
-            kind, SWIZZLE_128, len(kept), *[axes[n][1] for n in kept],
+            kind, SWIZZLES[self.pitch], len(kept), *[axes[n][1] for n in kept],
             *[pitches[n] for n in kept[1:]], *[boxes.get(axes[n][0], 1) for n in kept],
         ]
         return " ".join(["tiled", *map(str, numbers)])
@@ -138,7 +151,7 @@ class Matrix(Operand):
         self, map_: Expr, to: Expr, barrier: Expr, rows: int, at: Place
     ) -> list[Expr]:
         found: list[Expr] = []
-        boxes, size = self.stored.bytes // self.kind.bytes, rows * ROW_BYTES
+        boxes, size = self.stored.bytes // self.kind.bytes, rows * self.pitch
         if self.along_rows:
             boxes, size = rows // self.unit, self.unit * ROW_BYTES
         for box in range(boxes):
@@ -159,9 +172,13 @@ class Windows(Operand):
 
     made: Contraction
     tf32: bool = False
+    pitch: int = ROW_BYTES
 
     def in_tf32(self) -> "Windows":
         return replace(self, tf32=True)
+
+    def in_rows(self, pitch: int) -> "Windows":
+        return replace(self, pitch=pitch)
 
     @property
     def kind(self) -> DataType:  # type: ignore[override]
@@ -178,7 +195,7 @@ class Windows(Operand):
         ]
         kind = TF32 if self.tf32 else MAP_TYPES[str(self.kind)]
         numbers = [
-            kind, SWIZZLE_128, 4, channels, width, height, made.batch,
+            kind, SWIZZLES[self.pitch], 4, channels, width, height, made.batch,
             *pitches, *lower, *upper, self.unit, rows, 1, made.strides[1], made.strides[0], 1,
         ]
         return " ".join(["im2col", *map(str, numbers)])

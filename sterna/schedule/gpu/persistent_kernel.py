@@ -5,8 +5,8 @@ next tile's blocks come while this one's results are stored, by copies from shar
 """
 
 from sterna.ir.expr import Expr
-from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
-from sterna.schedule.gpu.results import CHUNK, Results
+from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLES
+from sterna.schedule.gpu.results import Results
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, TALL, tile_of
 from sterna.schedule.gpu.warpgroup_kernel import Turn, WarpgroupKernel
 from sterna.te import thread_axis
@@ -14,6 +14,7 @@ from sterna.tir.external import reinterpret
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.warpgroups import (
     async_fence,
+    blocks_at_once,
     keep_pair,
     launch_dependents,
     mbarrier_arrive,
@@ -28,8 +29,10 @@ from sterna.tir.warpgroups import (
     wait_for_grids,
 )
 
+STORED_BYTES = 32
+"""What one instruction stores of each row of 16 bits."""
 STORED_AT_ONCE = 2
-"""Pieces of results, of 64 rows and columns, that each group of warps has in shared memory."""
+"""Pieces of results, of 64 rows each, that every group of warps has in shared memory."""
 
 
 class PersistentKernel(WarpgroupKernel):
@@ -60,6 +63,8 @@ class PersistentKernel(WarpgroupKernel):
             tensor_map(self.weight[0], product.b.map_line(ring.columns)),
         )
         self.out_map = tensor_map(self.out[0], self._out_line())
+        if ring.together > 1:
+            ib.emit(blocks_at_once(ring.together))
         ib.emit(launch_dependents())
         self._begin()
         self._share_roles(sums)
@@ -71,12 +76,18 @@ class PersistentKernel(WarpgroupKernel):
     def _await_tile(self, tile: Expr) -> None:
         """Wait until the data of a tile is there."""
 
+    @property
+    def stored_bytes(self) -> int:
+        """Of a row of results that are stored at once: a tile's have several such parts."""
+        width = self.ring.columns * self.out.dtype.bytes
+        return next(size for size in SWIZZLES if width % size == 0)
+
     def _out_line(self) -> str:
-        product, kind = self.product, self.out.dtype
+        product, kind, stored = self.product, self.out.dtype, self.stored_bytes
         pitch = product.columns * kind.bytes
         numbers = [
-            MAP_TYPES[str(kind)], SWIZZLE_128, 3, product.columns, product.rows, product.batch,
-            pitch, pitch * product.rows, ROW_BYTES // kind.bytes, GROUP_ROWS, 1,
+            MAP_TYPES[str(kind)], SWIZZLES[stored], 3, product.columns, product.rows, product.batch,
+            pitch, pitch * product.rows, stored // kind.bytes, GROUP_ROWS, 1,
         ]
         return " ".join(["tiled", *map(str, numbers)])
 
@@ -146,20 +157,23 @@ class StagedResults(Results):
     def store(self) -> None:
         """As many columns after the other as a row in shared memory has room for."""
         ib, kernel = self.ib, self.kernel
-        wide = ROW_BYTES // kernel.out.dtype.bytes
+        wide = kernel.stored_bytes // kernel.out.dtype.bytes
         one = (kernel.thread % GROUP).equal(0)
         group = self.warp // 4
         number = ib.let("barrier", group + 1)
         own = kernel.staged + group * (STORED_AT_ONCE * GROUP_ROWS * ROW_BYTES)
-        for chunk in range(self.ring.columns // wide):
-            piece = own + chunk % STORED_AT_ONCE * (GROUP_ROWS * ROW_BYTES)
+        chunks, size = self.ring.columns // wide, GROUP_ROWS * kernel.stored_bytes
+        room = STORED_AT_ONCE * ROW_BYTES // kernel.stored_bytes
+        pieces = next((n for n in range(room, 1, -1) if chunks % n == 0), STORED_AT_ONCE)
+        keep = self._keep_halves if kernel.out.dtype.bits == 16 else self._keep_floats
+        for chunk in range(chunks):
+            piece = own + chunk % pieces * size
+            # The tile before may have stored its last piece from where this one's first comes.
+            left = pieces - 1 if chunk or chunks % pieces == 0 else 0
             with ib.if_scope(one):
-                ib.emit(tma_wait_read(STORED_AT_ONCE - 1))
+                ib.emit(tma_wait_read(left))
             ib.emit(named_barrier(number, GROUP))
-            if kernel.out.dtype.bits == 16:
-                self._keep_halves(piece, chunk)
-            else:
-                self._keep_floats(piece, chunk)
+            keep(piece, chunk)
             ib.emit(async_fence())
             ib.emit(named_barrier(number, GROUP))
             with ib.if_scope(one):
@@ -168,18 +182,19 @@ class StagedResults(Results):
                 ib.emit(tma_commit())
 
     def _keep_halves(self, piece: Expr, chunk: int) -> None:
-        """64 columns of 16 bits."""
-        lane = self.lane
+        """Columns of 16 bits, as many as a row has."""
+        lane, pitch = self.lane, self.kernel.stored_bytes
         row = self.warp % 4 * 16 + lane % 8 + lane // 8 % 2 * 8
-        for block in range(CHUNK // 16):
-            first = chunk * (CHUNK // 2) + 8 * block
+        for block in range(pitch // STORED_BYTES):
+            first = (chunk * (pitch // STORED_BYTES) + block) * 8
             words = [self._word(self.kernel.out.dtype, first + 2 * part) for part in range(4)]
-            at = (block * 2 + lane // 16) ^ (lane % 8)
-            self.ib.emit(stmatrix(piece + row * ROW_BYTES + at * 16, words))
+            swizzle = lane % 8 // (ROW_BYTES // pitch)
+            at = (block * 2 + lane // 16) ^ swizzle
+            self.ib.emit(stmatrix(piece + row * pitch + at * 16, words))
 
     def _keep_floats(self, piece: Expr, chunk: int) -> None:
         """32 columns of 32 bits."""
-        lane, count = self.lane, CHUNK // 4
+        lane, count = self.lane, ROW_BYTES // 8
         row = self.warp % 4 * 16 + lane // 4
         for pair in range(0, count, 2):
             number = chunk * count + pair

@@ -4,11 +4,13 @@ A product has tiles of some sizes, with or without parts of sums (split-K), turn
 that stay or not; data that is float32 in memory is rounded in the kernel, ahead of it or before it.
 """
 
+import itertools
 from dataclasses import replace
 
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.lane_kernel import Lanes
-from sterna.schedule.gpu.ring import Product, Ring
+from sterna.schedule.gpu.operand import ROW_BYTES
+from sterna.schedule.gpu.ring import SPREAD, Product, Ring
 from sterna.schedule.gpu.rounded_persistent_kernel import FIRST_PIECE, PIECE
 from sterna.support.dtype import DataType
 
@@ -20,7 +22,11 @@ WHOLE_BYTES = 16
 """Rows of arrays take a multiple of so many bytes."""
 STAGES = (12, 8, 6, 4, 3)
 STAGES_OF_WARPS = (4, 3)
-SPLITS = (1, 2, 4, 8)
+SPLITS, UNEVEN_SPLITS = (1, 2, 4, 8), (3,)
+"""Blocks that share a sum, and those that share the columns of wide tiles unevenly."""
+STAGES_OF_TILES = (8, 6, 4)
+SHORT_STAGES = (2, 1)
+"""Of sums that have no more: so more blocks share a processor."""
 SHORTEST_PART = 3
 """Blocks of a sum that are worth a block of threads of their own."""
 MOST_IN_CLUSTERS = 104
@@ -28,7 +34,7 @@ MOST_IN_CLUSTERS = 104
 room in one place."""
 MOST_BY_LANES = 120
 """The same of clusters of four by lanes, which leave other blocks room."""
-LEAST_TO_STAY = 128
+LEAST_TO_STAY = 128, 32
 """Rows and columns of tiles whose blocks stay: of smaller ones several share a processor. Half of
 such a tile at least is to be filled: 64 columns of 128 took twice as long as tiles of 64."""
 THRICE = 3
@@ -43,13 +49,32 @@ MANY_WAVES = 4
 """Blocks for each processor from which on others wait for memory while one begins or ends."""
 MOST_TURNED = 256
 """Rows of products that turned tiles are offered for."""
+USUAL = ((64, 64), (64, 128), (128, 128), (128, 256))
+"""Tiles of all products; others have fewer columns behind the last one of the result."""
+FEWEST_COLUMNS, LEAST_TO_SHARE, MOST_COLUMNS = 64, 128, 256
+"""Columns of tiles of products that have more, of those that others are held against, and of the
+widest."""
+MOST_PARTS, TALLEST = range(1, 5), 128
+"""In how many parts tiles may have all columns of a product, and the rows of these."""
+MOST_TOGETHER, RESERVED_BYTES = 128, 1024
+"""Columns of tiles whose blocks stay two by two: more sums leave too few registers. Shared memory
+that a processor keeps of each block."""
+LEAST_SHARED = 96
+"""Columns of tiles that blocks share unevenly."""
 PROCESSORS, PROCESSOR_BYTES = 132, 227 * 1024
 """Of the device, an H100's, and the shared memory of each."""
 
 # By measurement on an H200, in microseconds: one block of a sum for each tile that is offered, by
 # Tensor Cores and by lanes; what 64 x 64 results of a tile take, and what their parts take to be
 # sent; what a kernel takes beside.
-_BLOCK_TIME = {(64, 64): 0.19, (64, 128): 0.27, (128, 128): 0.39, (128, 256): 0.72}
+_BLOCK_TIME = {
+    (64, 32): 0.15, (64, 64): 0.19, (64, 96): 0.23, (64, 128): 0.27, (128, 32): 0.2,
+    (128, 64): 0.25, (128, 96): 0.31, (128, 128): 0.39, (128, 256): 0.72,
+}
+# Those of other tiles of 128 rows: beside what each column takes.
+_ALONE_TIME, _COLUMN_TIME = 0.064, 0.00256
+# What is left of two blocks' time that stay on one processor, where rows are short.
+_PAIRED_TIME = 0.9
 _TURNED_BLOCK_TIME = {(64, 16): 0.14, (64, 32): 0.16}
 _LANES_BLOCK_TIME = {
     (64, 32): 0.5, (64, 48): 0.69, (64, 64): 0.87, (64, 96): 1.28, (128, 128): 2.9,
@@ -93,13 +118,7 @@ def ring_of(
     stored: the type of results; is_wide: whether the data is float32 in memory, so that it is
     rounded by this kernel or by one before it.
     """
-    rings = [
-        Ring(rows, columns, stages, split)
-        for rows, columns in (_LANES_BLOCK_TIME if product.is_exact else _BLOCK_TIME)
-        for split in SPLITS
-        for stages in STAGES
-        if stages == STAGES[-1] or stages < 2 * product.blocks // split
-    ]
+    rings = _plain_rings(product)
     stores_rows = product.a.kind.bits == 16 and are_whole(product.columns, product.a.kind)
     if stores_rows and product.rows <= MOST_TURNED:
         rings += [
@@ -119,14 +138,19 @@ def ring_of(
     by_copies = are_whole(product.columns, stored) and str(stored) in STORED
     if by_copies:
         rings += [
-            replace(ring, resident=_even_share(_blocks(product, ring)))
-            for ring in rings
-            if ring.split == 1 and not ring.turned and min(ring.rows, ring.columns) >= LEAST_TO_STAY
+            replace(ring, resident=_even_share(_blocks(product, ring), together), together=together)
+            for ring in rings for together in _together(ring)
+            if ring.split == 1 and not ring.turned and ring.stages >= STAGES[-1]
+            and ring.rows >= LEAST_TO_STAY[0] and ring.columns >= LEAST_TO_STAY[1]
             and _blocks(product, ring) > PROCESSORS and not product.by_lanes(ring)
             and 2 * product.columns > ring.columns
         ]
     if is_wide and not product.a.along_rows:
-        several = [replace(ring, wide=True) for ring in rings]
+        several = [
+            replace(ring, wide=True, pitch=ROW_BYTES)
+            for ring in rings
+            if ring.is_even and ring.together == 1 and ring.stages >= STAGES[-1]
+        ]
         several += [
             replace(ring, ahead=high)
             for ring in rings for high in AHEAD if _rounds_ahead(product, ring, high)
@@ -149,11 +173,54 @@ def ring_of(
     return choose("tile of a block", offered, cost)
 
 
+def _plain_rings(product: Product) -> list[Ring]:
+    """Tiles of all sizes, in parts of sums or not, with as many stages as sums have use for."""
+    pitch, taps = product.least_pitch, product.taps_together
+    tiles = _tiles(product)
+    splits, stage_counts = [*SPLITS, *UNEVEN_SPLITS], [*STAGES, *SHORT_STAGES]
+    if product.is_exact:
+        tiles, splits, stage_counts = list(_LANES_BLOCK_TIME), [*SPLITS], [*STAGES]
+    found: list[Ring] = []
+    for (rows, columns), split, stages in itertools.product(tiles, splits, stage_counts):
+        steps = -(-product.blocks // (taps * split))
+        short = stages in SHORT_STAGES
+        if split in UNEVEN_SPLITS and columns < LEAST_SHARED:
+            continue
+        # Of blocks that stay, stages have several tiles.
+        stays = stages in STAGES_OF_TILES and split == 1 and steps <= SHORT_STAGES[0]
+        stays = stays and not product.is_exact
+        if stages == steps if short else stages == STAGES[-1] or stages < 2 * steps or stays:
+            found.append(Ring(rows, columns, stages, split, pitch=pitch, taps=taps))
+    return found
+
+
+def _tiles(product: Product) -> list[tuple[int, int]]:
+    """Rows and columns: those that suit many products, and such as have a part of all columns."""
+    def made(columns: int) -> int:
+        return -(-product.columns // columns) * columns
+
+    found = [
+        (rows, columns) for rows, columns in _BLOCK_TIME
+        if (rows, columns) in USUAL
+        or (product.columns <= columns if columns < FEWEST_COLUMNS
+            else made(columns) < made(LEAST_TO_SHARE))
+    ]
+    for parts in MOST_PARTS:
+        columns, rest = divmod(product.columns, parts)
+        fits = not rest and columns % SPREAD == 0 and LEAST_TO_SHARE < columns < MOST_COLUMNS
+        if fits and (TALLEST, columns) not in found:
+            found.append((TALLEST, columns))
+    if product.b.along_rows:  # whole boxes
+        found = [tile for tile in found if tile[1] % product.b.unit == 0]
+    return found
+
+
 def _rounds_ahead(product: Product, ring: Ring, high: int) -> bool:
     """Whether the data can be rounded ahead: in whole pieces, beside products that take longer."""
     group = high * ring.rows
     return (
         ring.resident > 0 and ring.moves_registers and product.batch == 1
+        and ring.pitch == ROW_BYTES
         and product.rows % ring.rows == 0 and product.rows > group
         and ring.rows * product.depth % PIECE == 0 and group * product.depth % FIRST_PIECE == 0
     )
@@ -175,14 +242,24 @@ def _block_time(product: Product, ring: Ring) -> float:
     """What one block of a sum takes a tile."""
     if ring.turned:
         return _TURNED_BLOCK_TIME[ring.rows, ring.columns]
-    table = _LANES_BLOCK_TIME if product.by_lanes(ring) else _BLOCK_TIME
-    return table[ring.rows, ring.columns] * (THRICE if ring.thrice else 1)
+    if product.by_lanes(ring):
+        return _LANES_BLOCK_TIME[ring.rows, ring.columns]
+    fitted = _ALONE_TIME + _COLUMN_TIME * ring.columns
+    whole = _BLOCK_TIME.get((ring.rows, ring.columns), fitted)
+    return whole * (THRICE if ring.thrice else 1) * ring.tap_bytes / ROW_BYTES
 
 
-def _even_share(tiles: int) -> int:
+def _even_share(tiles: int, together: int) -> int:
     """The fewest blocks that take as many turns as all processors would."""
-    turns = -(-tiles // PROCESSORS)
+    turns = -(-tiles // (PROCESSORS * together))
     return -(-tiles // turns)
+
+
+def _together(ring: Ring) -> tuple[int, ...]:
+    """How many blocks that stay a processor has room for."""
+    stored = ring.consumers * 2 * ring.rows // ring.consumers * ROW_BYTES
+    room = 2 * (ring.stages * ring.stage_bytes + stored + RESERVED_BYTES) <= PROCESSOR_BYTES
+    return (1, 2) if room and ring.columns <= MOST_TOGETHER and not ring.thrice else (1,)
 
 
 def _blocks(product: Product, ring: Ring) -> int:
@@ -203,7 +280,7 @@ def _suits_split(product: Product, ring: Ring) -> bool:
     if product.sums.is_integer:
         return False
     # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
-    whole = product.taps == 1 or product.blocks % ring.split == 0
+    whole = product.taps == 1 or product.blocks % (ring.split * ring.taps) == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
     is_small = ring.wide or by_lanes or ring.columns <= 64
     most = PROCESSORS if ring.split == 2 and is_small else MOST_IN_CLUSTERS
@@ -217,12 +294,13 @@ def _suits_split(product: Product, ring: Ring) -> bool:
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
     blocks = _blocks(product, ring)
-    waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // ring.split)
+    waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // (ring.split * ring.taps))
     results = ring.rows * ring.columns / (64 * 64)
     step = _block_time(product, ring)
     if waves == 1 and not product.by_lanes(ring):
         read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
         multiplied = _MULTIPLY_TIME * results * (THRICE if ring.thrice else 1)
+        multiplied *= ring.tap_bytes / ROW_BYTES
         step = min(step, max(multiplied, _STEP_TIME + read))
     elif waves > 1 and product.by_lanes(ring) and ring.consumers == 1:
         step *= _SHARED_TIME
@@ -233,6 +311,9 @@ def microseconds(product: Product, ring: Ring) -> float:
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
     turns = float(waves)
+    if ring.together > 1:  # blocks share a processor; of short rows one waits while another stores
+        turns = float(-(-blocks // (ring.together * PROCESSORS)))
+        each *= ring.together * (_PAIRED_TIME if ring.pitch < ROW_BYTES else 1.01)
     if product.by_lanes(ring):
         together = min(_MOST_TOGETHER, PROCESSOR_BYTES // ring.shared_bytes)
         if waves == 1 and together > 1:
@@ -247,8 +328,11 @@ def microseconds(product: Product, ring: Ring) -> float:
     if blocks <= PROCESSORS and steps > MOST_FILLED:
         wanted = LONG_BYTES // ring.stage_bytes
     elif ring.resident and steps < 2 * wanted:
-        wanted = 4  # the next tile comes while this one is stored, whatever is left
-    elif blocks > MANY_WAVES * PROCESSORS and results == 1:
+        # The next tile comes while this one is stored, whatever is left.
+        wanted = 3 if ring.together == 1 and ring.pitch < ROW_BYTES else 4
+    elif blocks > PROCESSORS and steps <= SHORT_STAGES[0]:
+        wanted = steps
+    elif blocks > MANY_WAVES * PROCESSORS and results < 2:
         wanted = 4  # so that three blocks share a processor
     # Data that comes from outside has none in front; tiles by lanes leave another block room.
     if (ring.wide and not ring.turned) or (product.by_lanes(ring) and blocks > PROCESSORS):

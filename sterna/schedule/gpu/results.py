@@ -80,7 +80,7 @@ class Results:
         results are always the same.
         """
         ib, kernel, ring = self.ib, self.kernel, self.ring
-        groups, threads = self.count // 4, ring.consumers * GROUP
+        groups, threads, last = self.count // 4, ring.consumers * GROUP, ring.columns // 8 - 1
         ib.emit(cluster_wait())
         for owner in range(ring.split):
             with ib.new_scope():
@@ -88,7 +88,8 @@ class Results:
                 to = ib.let("to", cluster_address(place, owner))
                 arrived = ib.let("arrived", cluster_address(kernel.all_sent, owner))
                 for group in range(groups):
-                    first = parts[(owner * groups + group) * 4]
+                    # The last owner may have fewer: it gets something as often as the others.
+                    first = parts[min(owner * groups + group, last) * 4]
                     ib.emit(send_quad(to + group * threads * 16, first, arrived))
         ib.emit(mbarrier_wait(kernel.all_sent, build.const(0)))
         with ib.new_scope():
@@ -111,7 +112,16 @@ class Results:
     def is_whole(self) -> bool:
         """Whether all of a tile lies within the result."""
         rows, columns = self.product.rows, self.product.columns
-        return rows % self.ring.rows == 0 and columns % self.ring.columns == 0
+        whole = rows % self.ring.rows == 0 and columns % self.ring.columns == 0
+        return whole and self.ring.is_even
+
+    def _is_inside(self, row: Expr, column: Expr) -> Expr:
+        """Whether the result has a place, and this block is the one that stores it."""
+        rows, columns = self.extents()
+        inside = [row < rows, column < columns]
+        if not self.ring.is_even:
+            inside.append(column < self.kernel.column + self.ring.columns)
+        return all_of(*inside)
 
     def place(self, number: int) -> tuple[Expr, Expr]:
         """The row and the column of the result where a sum belongs."""
@@ -174,8 +184,7 @@ class Results:
         rows, columns = self.extents()
         for number in range(0, self.count, 2 if at_once else 1):
             row, column = self.place(number)
-            inside = all_of(row < rows, column < columns)
-            with nullcontext() if self.is_whole else ib.if_scope(inside):
+            with nullcontext() if self.is_whole else ib.if_scope(self._is_inside(row, column)):
                 to = kernel.out[(row + kernel.batch * rows) * columns + column]
                 if not at_once:
                     ib.emit(kernel.out.buffer.vstore(to.indices, self.final(number)))
@@ -207,15 +216,14 @@ class Results:
         return pack_pair(kind, low, high)
 
     def _copy_chunk(self, source: Expr, chunk: int) -> None:
-        """The 16 rows of a warp, 64 columns of them."""
+        """The 16 rows of a warp, 64 columns of them at the most."""
         ib, kernel, product, lane = self.ib, self.kernel, self.product, self.lane
-        wide = min(CHUNK, self.ring.own_columns) // 8
+        wide = min(CHUNK, self.ring.own_columns - chunk * CHUNK) // 8
         for turn in range(16 * wide // WARP):
-            row = turn * (WARP // wide) + lane // wide
-            piece = lane % wide
+            number = turn * WARP + lane
+            row, piece = number // wide, number % wide
             column = self.column + chunk * CHUNK + piece * 8
-            inside = all_of(self.first + row < product.rows, column < product.columns)
-            with ib.if_scope(inside):
+            with ib.if_scope(self._is_inside(self.first + row, column)):
                 whole = self.first + row + kernel.batch * product.rows
                 at = source + row * ROW_BYTES + (piece ^ (row % 8)) * 16
                 ib.emit(copy_chunk(kernel.out[whole * product.columns + column], at))

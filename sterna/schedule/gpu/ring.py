@@ -4,12 +4,16 @@ from dataclasses import dataclass, replace
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.schedule.gpu.operand import ROW_BYTES, Operand
+from sterna.schedule.gpu.operand import ROW_BYTES, SWIZZLES, Operand
 from sterna.schedule.products import FLOAT32
 from sterna.support.dtype import DataType
 
 WARP, GROUP, GROUP_ROWS = 32, 128, 64
 """The threads of a warp and of four, and the rows that these multiply."""
+MOST_TAP_BYTES = 512
+"""Of taps of few channels that a stage has for each row."""
+SPREAD = 16
+"""Columns that blocks have multiples of where they share a tile's unevenly."""
 TALL = 16
 """Tiles down the result whose blocks run side by side, so that they share what they read."""
 
@@ -34,6 +38,12 @@ class Ring:
     data is not rounded so."""
     thrice: bool = False
     """Whether three products of tf32 stand for one of float32."""
+    pitch: int = ROW_BYTES
+    """Bytes of a row of an operand in shared memory."""
+    taps: int = 1
+    """Of a window, in one stage."""
+    together: int = 1
+    """Blocks that stay on one processor."""
 
     @property
     def consumers(self) -> int:
@@ -54,7 +64,12 @@ class Ring:
     @property
     def row_bytes(self) -> int:
         """A block of the rows' operand."""
-        return self.rows * ROW_BYTES * (2 if self.wide and not self.turned else 1)
+        return self.rows * self.tap_bytes * (2 if self.wide and not self.turned else 1)
+
+    @property
+    def tap_bytes(self) -> int:
+        """What a stage has of one row of an operand."""
+        return self.pitch * self.taps
 
     @property
     def wide_column_bytes(self) -> int:
@@ -69,7 +84,7 @@ class Ring:
     @property
     def stage_bytes(self) -> int:
         """A block of both operands."""
-        columns = self.columns * ROW_BYTES * (2 if self.thrice else 1)
+        columns = self.columns * self.tap_bytes * (2 if self.thrice else 1)
         return self.row_bytes + columns + self.wide_column_bytes
 
     @property
@@ -78,7 +93,9 @@ class Ring:
         stages = self.stages * self.stage_bytes
         if self.resident:
             return stages + self.consumers * 2 * GROUP_ROWS * ROW_BYTES
-        return max(stages, self.rows * self.columns * 2)
+        whole = ROW_BYTES // 2
+        columns = self.columns if self.turned else -(-self.columns // whole) * whole
+        return max(stages, self.rows * columns * 2)
 
     @property
     def shared_bytes(self) -> int:
@@ -95,8 +112,15 @@ class Ring:
 
     @property
     def own_columns(self) -> int:
-        """The columns whose sums a block has at last."""
-        return self.columns // self.split
+        """The columns whose sums a block has at last: the last block may have fewer."""
+        if self.is_even:
+            return self.columns // self.split
+        return -(-self.columns // (self.split * SPREAD)) * SPREAD
+
+    @property
+    def is_even(self) -> bool:
+        """Whether blocks have as many columns each."""
+        return self.columns % self.split == 0
 
     def __str__(self) -> str:
         parts = f", sums in {self.split} parts" if self.split > 1 else ""
@@ -106,6 +130,8 @@ class Ring:
         wide = f", rounded {self.ahead} tiles ahead" if self.ahead else wide
         thrice = ", three times" if self.thrice else ""
         tile = f"{self.rows} x {self.columns}, {self.stages} stages"
+        if self.pitch < ROW_BYTES:
+            tile += f" of {self.tap_bytes} bytes"
         return f"{tile}{parts}{stay}{turned}{wide}{thrice}"
 
 
@@ -131,6 +157,25 @@ class Product:
         if times != 1:
             return replace(self, tf32=times)
         return replace(self, a=self.a.in_tf32(), b=self.b.in_tf32(), tf32=times)
+
+    def in_rows(self, pitch: int) -> "Product":
+        """The same with rows of so many bytes in shared memory."""
+        return replace(self, a=self.a.in_rows(pitch), b=self.b.in_rows(pitch))
+
+    @property
+    def least_pitch(self) -> int:
+        """Bytes of rows in shared memory that have room for the channels of a tap, if those are
+        few, else of whole rows."""
+        if self.is_exact or self.a.along_rows or self.b.along_rows:
+            return ROW_BYTES
+        return min((n for n in SWIZZLES if n >= self.depth * self.a.kind.bytes), default=ROW_BYTES)
+
+    @property
+    def taps_together(self) -> int:
+        """Taps that a stage has: several where they have few channels, a part of all of them."""
+        pitch = self.least_pitch
+        most = MOST_TAP_BYTES // pitch if pitch < ROW_BYTES else 1
+        return max(n for n in range(1, most + 1) if self.taps % n == 0)
 
     def turned(self) -> "Product":
         """The same with its operands exchanged."""

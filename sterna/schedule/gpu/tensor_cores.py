@@ -128,6 +128,7 @@ def _written(
     else:
         ring = ring_of(product, gpu.most_shared, stored, operands.wide is not None)
         make, name = _kernel_of(product, ring)
+        product = product.in_rows(ring.pitch)
         if ring.wide or ring.ahead:
             assert operands.wide is not None and isinstance(product.a, Matrix)
             arrays = (operands.wide, operands.b)

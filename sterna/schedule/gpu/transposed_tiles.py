@@ -35,6 +35,8 @@ BUSY, PIECE_BYTES = 264, 32
 WIDE_TIME = 1.15
 # What is left of that where rows are moved by whole vectors all the same, and the tiles' sides.
 SHIFTED_TIME, SHIFTED_SIDES = 0.9, (64, 128)
+# What they take more where another tile has all that follows each other in the result.
+WHOLE_TIME = 1.25
 MOST_LOADS = 64
 
 
@@ -77,11 +79,18 @@ def _tile_of(
         blocks = rest * math.prod(counts)
         idle = math.prod(n * side / size for n, side, size in zip(
             counts, sides_of(tile), sizes, strict=True))
-        pieces = sum(1 + PIECE_BYTES / (side * width) for side, width in zip(
-            sides_of(tile), (max(widths[:-1]), widths[-1]), strict=True))
+        # Where a tile has all that follows each other in the result, so do its rows.
+        is_whole = tile.along_write >= sizes[1]
+        written = tile.along_write * (tile.along_read if is_whole else 1)
+        pieces = sum(
+            1 + PIECE_BYTES / (side * width)
+            for side, width in zip(
+                (tile.along_read, written), (max(widths[:-1]), widths[-1]), strict=True)
+        )
         if tile.is_shifted:
             wide = WIDE_TIME if tile.along_read > SHIFTED_SIDES[0] else 1.0
-            return SHIFTED_TIME * wide * idle**0.75 * pieces * max(1.0, BUSY / blocks)
+            wide *= WHOLE_TIME if sizes[1] <= max(SIDES) else 1.0
+            return SHIFTED_TIME * wide * idle**0.5 * pieces * max(1.0, BUSY / blocks)
         if is_short:
             idle = idle**0.25 * (WIDE_TIME if tile.along_read > SIDES[0] else 1.0)
         return idle * pieces * max(1.0, BUSY / blocks)

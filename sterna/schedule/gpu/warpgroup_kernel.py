@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike, Var
-from sterna.schedule.gpu.operand import ROW_BYTES, Place
+from sterna.schedule.gpu.operand import Place
 from sterna.schedule.gpu.results import Results
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP, Product, Ring, tile_of
 from sterna.schedule.statement_kernel import StatementKernel
@@ -44,8 +44,8 @@ from sterna.tir.warpgroups import (
     wgmma_wait,
 )
 
-STEPS = 4
-"""Products of one block: each takes 32 bytes of a row."""
+STEP_BYTES, STEPS = 32, 4
+"""What a product takes of a row, and the products of one block of whole rows."""
 # What threads that load and threads that multiply have, where one group loads for two.
 FEW_REGISTERS, MANY_REGISTERS = 40, 232
 
@@ -163,7 +163,7 @@ class WarpgroupKernel(StatementKernel):
     @property
     def blocks(self) -> int:
         """The blocks of a sum that one block of threads adds up."""
-        return -(-self.product.blocks // self.ring.split)
+        return -(-self.product.blocks // (self.ring.split * self.ring.taps))
 
     def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
         """A loop that is not written out where registers are scarce."""
@@ -197,11 +197,13 @@ class WarpgroupKernel(StatementKernel):
         """Say how many bytes a stage gets."""
         self.ib.emit(mbarrier_expect(self.full + stage * 8, self.ring.stage_bytes))
 
-    def _place(self, block: Expr, first: Expr) -> Place:
+    def _place(self, block: Expr, first: Expr, tap: int = 0) -> Place:
+        """Where a stage's block begins; tap: which of its taps."""
         product = self.product
         parts = -(-product.depth // product.a.unit)
         if self.ring.split > 1:
             block = block + self.rank * self.blocks
+        block = block * self.ring.taps + tap
         if product.taps == 1:
             return Place(first, block * product.a.unit, build.const(0), self.batch)
         channel = block % parts * product.a.unit
@@ -212,12 +214,14 @@ class WarpgroupKernel(StatementKernel):
         ring, product, barrier = self.ring, self.product, self.full + stage * 8
         to = self.base + stage * ring.stage_bytes
         loads: list[Expr] = []
-        if "a" in which:
-            at = self._place(block, self.row)
-            loads += product.a.loads(self.maps[0], to, barrier, ring.rows, at)
-        if "b" in which:
-            at = self._place(block, self.column)
-            loads += self._column_loads(stage, to + ring.row_bytes, at)
+        for tap in range(ring.taps):
+            if "a" in which:
+                at, place = self._place(block, self.row, tap), to + tap * ring.rows * ring.pitch
+                loads += product.a.loads(self.maps[0], place, barrier, ring.rows, at)
+            if "b" in which:
+                at = self._place(block, self.column, tap)
+                place = to + ring.row_bytes + tap * ring.columns * ring.pitch
+                loads += self._column_loads(stage, place, at)
         for load in loads:
             self.ib.emit(load)
 
@@ -245,11 +249,11 @@ class WarpgroupKernel(StatementKernel):
     def _multiply_all(self, sums: BufferVar, warp: Expr, place: "Turn", again: bool) -> None:
         """The products of all blocks of a sum; again: whether stages are filled again."""
         ib, group = self.ib, self.ib.let("group", warp // 4)
-        start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * ROW_BYTES // 16))
+        start = ib.let("start", self.base // 16 + group * (GROUP_ROWS * self.ring.pitch // 16))
         with self._rolled(self.blocks, "block") as block:
             ib.emit(mbarrier_wait(self.full + place.stage * 8, place.phase))
             ib.emit(wgmma_fence())
-            for step in range(STEPS):
+            for step in range(self.ring.tap_bytes // STEP_BYTES):
                 ib.emit(self._multiply(sums, start, place.stage, block, step))
             ib.emit(wgmma_commit())
             if again:
@@ -269,8 +273,10 @@ class WarpgroupKernel(StatementKernel):
         ring, a, b = self.ring, self.product.a, self.product.b
         behind = stage * (ring.stage_bytes // 16)
         left = build.cast("int64", start + behind) + a.descriptor
+        tap, within = divmod(step, ring.pitch // STEP_BYTES)
+        left = left + (tap * (ring.rows * ring.pitch // 16) + within * a.step)
         return wgmma(
-            a.kind, ring.columns, sums[0], left + step * a.step, self._columns(stage, step),
+            a.kind, ring.columns, sums[0], left, self._columns(stage, step),
             adds_to(block, step), a.along_rows, b.along_rows,
         )
 
@@ -278,7 +284,9 @@ class WarpgroupKernel(StatementKernel):
         """The descriptor of the columns' part of a block in a stage."""
         ring, b = self.ring, self.product.b
         beside = self.base // 16 + ring.row_bytes // 16 + stage * (ring.stage_bytes // 16)
-        return build.cast("int64", beside) + b.descriptor + step * b.step
+        tap, within = divmod(step, ring.pitch // STEP_BYTES)
+        behind = tap * (ring.columns * ring.pitch // 16) + within * b.step
+        return build.cast("int64", beside) + b.descriptor + behind
 
     def _before(self, place: "Turn") -> Expr:
         """The stage before the next one."""
