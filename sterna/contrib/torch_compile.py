@@ -21,7 +21,12 @@ import ml_dtypes
 import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch.aot_autograd import make_boxed_func
+from torch.fx.experimental.symbolic_shapes import (
+    GuardOnDataDependentSymNode,
+    free_unbacked_symbols,
+)
 
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
@@ -41,6 +46,11 @@ Graph = Callable[..., Any]
 
 # How many shapes are kept of a graph with open extents that no program serves.
 MOST_SHAPES = 32
+# Results that PyTorch makes anew out of what they share memory with.
+VIEWS = (
+    OutputType.alias_of_input, OutputType.alias_of_intermediate_save_as_output,
+    OutputType.alias_of_intermediate, OutputType.alias_of_intermediate_base_is_user_output,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +84,10 @@ def sterna(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
     if asks_gradients:
-        compiler = partial(_compile_functional, options=chosen)
+        forward = partial(_compile_forward, options=chosen)
         made: Graph = aot_autograd(
-            fw_compiler=compiler, bw_compiler=compiler, inference_compiler=compiler,
-            decompositions=_training_decompositions(),
+            fw_compiler=forward, bw_compiler=partial(_compile_functional, options=chosen),
+            inference_compiler=forward, decompositions=_training_decompositions(),
         )(gm, example_inputs)
         return made
     return _inference(gm, example_inputs, chosen)
@@ -196,7 +206,10 @@ def _or_parts(
 ) -> Graph:
     """A program's code; where something has no converter, that of the parts around it."""
     try:
-        return _runner(read(), inputs, static, partial(_build, options=options))
+        try:
+            return _runner(read(), inputs, static, partial(_build, options=options))
+        except GuardOnDataDependentSymNode as error:
+            raise OpNotImplemented(f"an extent of a part is data: {error.cond}") from None
     except OpNotImplemented as error:
         if not options.fallback:
             raise
@@ -342,6 +355,38 @@ def _training_decompositions() -> Mapping[Any, Any]:
     return {op: how for op, how in found.items() if converter_of(target_name(op)) is None}
 
 
+def _compile_forward(gm: Any, example_inputs: Tensors, *, options: Options) -> Graph:
+    """A forward graph. PyTorch makes views among its results anew by the memory of what is given.
+
+    Where the places of these depend on numbers that only calls know, it takes them from the views
+    themselves, which other memory does not tell: such a graph runs as PyTorch runs it.
+    """
+    if not _gives_open_views():
+        return _compile_functional(gm, example_inputs, options=options)
+    refused = "a result is a view of other tensors at places that only a call knows; clone it"
+    return _as_pytorch_runs_it(gm, refused, options)
+
+
+def _as_pytorch_runs_it(gm: Any, refused: str, options: Options) -> Graph:
+    if not options.fallback:
+        raise OpNotImplemented(refused)
+    warnings.warn(f"a graph runs as PyTorch runs it: {refused}", stacklevel=3)
+    return make_boxed_func(gm.forward)  # type: ignore[no-any-return]
+
+
+def _gives_open_views() -> bool:
+    """Whether PyTorch cannot replay a view among the results of the graph that it compiles."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    for result in () if metadata is None else metadata.output_info:
+        if result.output_type not in VIEWS:
+            continue
+        views = result.view_meta_sequence
+        if views is None or any(view.has_symbolic_inputs for view in views.sequence):
+            return True
+    return False
+
+
 def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -> Graph:
     """A forward or backward graph; the inputs that it is made with have shapes and no data."""
 
@@ -354,6 +399,9 @@ def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -
     def compile_open(inputs: Tensors) -> Graph | None:
         return _open_program(read_fx(gm), inputs, (), options)
 
+    if any(map(free_unbacked_symbols, example_inputs)):
+        refused = "an extent of what the forward graph keeps is data of it"
+        return _as_pytorch_runs_it(gm, refused, options)
     made = _Compiled(compile_for, (), example_inputs, compile_open)
     if not made.is_open:
         made.find(example_inputs)

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import tomllib
+import warnings
 from typing import Any
 
 import pytest
@@ -95,6 +96,42 @@ def test_gradients() -> None:
     twin(x).square().sum().backward()
     for have, want in zip(net.parameters(), twin.parameters(), strict=True):
         torch.testing.assert_close(have.grad, want.grad, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("of_input", [True, False])
+def test_views_at_open_places_keep_their_places(of_input: bool) -> None:
+    def halves(x: Any) -> Any:
+        y = x if of_input else x * 2
+        return y[x.shape[0] // 2 :].t(), y.sum()
+
+    torch._dynamo.reset()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fast = torch.compile(halves, backend="sterna", dynamic=True)
+        for rows in (6, 9):
+            x = torch.arange(rows * 5.0).reshape(rows, 5).requires_grad_()
+            made, want = fast(x)[0], halves(x)[0]
+            assert torch.equal(made, want)
+            factor = torch.arange(float(want.numel())).reshape(want.shape)
+            pairs = [torch.autograd.grad((each * factor).sum(), x)[0] for each in (made, want)]
+            assert torch.equal(*pairs)
+
+
+@pytest.mark.parametrize("captures", [True, False])
+def test_splits_at_places_that_data_decides(captures: bool) -> None:
+    def weighted(x: Any, places: Any) -> Any:
+        parts = torch.tensor_split(x, places, 0)
+        return sum((part * (place + 1)).sum() for place, part in enumerate(parts))
+
+    torch._dynamo.reset()
+    x, places = torch.randn(5, 3, requires_grad=True), torch.tensor([1, 2, 3])
+    patched = torch._dynamo.config.patch(capture_scalar_outputs=captures)
+    with warnings.catch_warnings(), patched:
+        warnings.simplefilter("ignore")
+        made = torch.compile(weighted, backend="sterna")(x, places)
+    torch.testing.assert_close(made, weighted(x, places))
+    (gradient,) = torch.autograd.grad(made, x)
+    assert gradient[:, 0].tolist() == [1, 2, 3, 4, 4]
 
 
 def test_what_has_no_converter_runs_as_before() -> None:
