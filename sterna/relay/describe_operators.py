@@ -26,7 +26,7 @@ def describe() -> str:
     """The page."""
     by_family: dict[str, list[AnyOp]] = {}
     for name, record in sorted(records().items()):
-        if not record.is_packed:
+        if not record.contraction.is_packed:
             by_family.setdefault(name.rpartition(".")[0], []).append(record)
     parts = [HEAD]
     for family, members in sorted(by_family.items()):

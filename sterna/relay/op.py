@@ -133,6 +133,9 @@ class ContractionRules(Generic[AttrsType]):
     """device_layout(attrs, args): its attributes in the layout that GPUs run best."""
     convert_layout: Callable[[AttrsType, Args, tuple[str, ...]], Attrs | None] | None = None
     """convert_layout(attrs, args, layouts): its attributes in the layouts that the user wants."""
+    is_packed: bool = False
+    """Whether only an implementation makes it, of operands that are packed for a processor; the
+    page of operators leaves it out."""
     scale: "ScaleRule | None" = None
     """How a factor for each channel becomes one of the weights: batch norm folding."""
     parallel: "ParallelRule | None" = None
@@ -185,9 +188,6 @@ class OpRecord(Generic[AttrsType]):
     """The function behind relay.<name> where the derived one would not do."""
     doc: str = ""
     """What it computes, for docs/operators.md and help()."""
-    is_packed: bool = False
-    """Whether only an implementation makes it, of operands that are packed for a processor; the
-    page of operators leaves it out."""
     cases: Sequence[Case] = ()
     """Uses of it, which are tested on every target."""
 

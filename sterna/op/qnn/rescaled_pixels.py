@@ -25,7 +25,15 @@ from sterna.op.nn._conv_shape import contraction_of
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, call, is_call_of, register
+from sterna.relay.op import (
+    OPAQUE,
+    Case,
+    ContractionRules,
+    OpRecord,
+    call,
+    is_call_of,
+    register,
+)
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.implementation import plan_of, unpacked
@@ -275,7 +283,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OPAQUE,
-    is_packed=True,
+    contraction=ContractionRules(is_packed=True),
     mixed_precision="never",
     cases=[Case((((3, 4), "int8"), _RECORDS), {"shift": _SHIFT})],
     doc="A product of int8 rows with weights of 16 bits, rescaled to int8: a record is what sums "

@@ -19,7 +19,15 @@ from sterna.op.qnn.rescaled_pixels import halves_of, rescaled_layer
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr, const
-from sterna.relay.op import OPAQUE, Case, OpRecord, call, is_call_of, register
+from sterna.relay.op import (
+    OPAQUE,
+    Case,
+    ContractionRules,
+    OpRecord,
+    call,
+    is_call_of,
+    register,
+)
 from sterna.relay.traverse import post_order
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
@@ -221,7 +229,7 @@ register(OpRecord(
     reference=_reference,
     macs=_macs,
     pattern=OPAQUE,
-    is_packed=True,
+    contraction=ContractionRules(is_packed=True),
     mixed_precision="never",
     cases=[Case((((1, 3, 5, 4), "int8"), _RECORDS, ((1, 2, 3, 2), "int8")),
                 {"strides": (2, 2), "factor": 3526604, "beside_factor": -8912256, "shift": 22})],
