@@ -22,6 +22,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, axis_of
 from sterna.op.dynamic import tensor_type
 from sterna.op.nn._conv_shape import contraction_of
+from sterna.op.qnn._packed_halves import halves_of, macs, weight_at, weights_of
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr, const
@@ -172,12 +173,6 @@ def _layer(sums: Call) -> tuple[Contraction, Array] | None:
     return made, weights.reshape(made.outputs, made.depth).astype(np.int64)
 
 
-def halves_of(weights: Array) -> Array:
-    """Weights of 16 bits as words of two, by four: first and third, second and fourth."""
-    words = weights.astype(np.int16).reshape(len(weights), -1, 2, 2).transpose(0, 1, 3, 2)
-    return np.ascontiguousarray(words).astype("<i2").view("<i4").reshape(len(weights), -1)
-
-
 def records_of(
     weights: Array, start: Array, multiplier: Array, power: Array
 ) -> tuple[Array, int] | None:
@@ -232,16 +227,12 @@ def _compute(
     depth = 2 * (build.int_value(records.shape[-1]) or 0) - 2 * BESIDE
     channel = reduce_axis((0, depth), name="channel")
 
-    def weight(output: Expr) -> Expr:
-        place = channel.var % GROUP
-        word = records(output, 1 + channel.var // GROUP * 2 + place % 2)
-        return (word << (16 - place // 2 * 16)) >> 16
+    def product(*i: Expr) -> Expr:
+        weight = weight_at(records, i[-1], channel.var)
+        return data(*i[:-1], channel).astype(INT32) * weight
 
     sums: Tensor = compute(
-        out.shape,
-        lambda *i: te_sum(data(*i[:-1], channel).astype(INT32) * weight(i[-1]), axis=channel),
-        name="T_sums",
-    )
+        out.shape, lambda *i: te_sum(product(*i), axis=channel), name="T_sums")
 
     def element(*i: Expr) -> Any:
         begun, factor, more = (
@@ -254,19 +245,11 @@ def _compute(
 
 
 def _reference(attrs: RescaledPixelsAttrs, data: Array, records: Array) -> Array:
-    halves = np.ascontiguousarray(records[:, 1:-2]).astype("<i4").view("<i2")
-    weights = halves.reshape(len(records), -1, 2, 2).transpose(0, 1, 3, 2)
-    plain = weights.reshape(len(records), -1).astype(np.int64)
+    plain = weights_of(records[:, 1:-2])
     sums = (data.astype(np.int64) @ plain.T + records[:, 0]).astype(np.int32).astype(np.int64)
     high = (sums * records[:, -2]) >> 32
     held = np.clip((high + records[:, -1]) >> attrs.shift, LOWEST, 127)
     return np.asarray(held.astype(np.int8))
-
-
-def _macs(
-    attrs: RescaledPixelsAttrs, out: TensorType, data: TensorType, records: TensorType
-) -> int:
-    return int(np.prod(out.concrete_shape)) * data.concrete_shape[-1]
 
 
 _WEIGHTS = np.array([[127, -128, 3, 5], [1, -2, 90, -70]], np.int64)
@@ -281,7 +264,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=_reference,
-    macs=_macs,
+    macs=macs,
     pattern=OPAQUE,
     contraction=ContractionRules(is_packed=True),
     mixed_precision="never",

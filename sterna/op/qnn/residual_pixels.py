@@ -15,7 +15,8 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, tensor
 from sterna.op.dynamic import tensor_type
-from sterna.op.qnn.rescaled_pixels import halves_of, rescaled_layer
+from sterna.op.qnn._packed_halves import halves_of, macs, weight_at, weights_of
+from sterna.op.qnn.rescaled_pixels import rescaled_layer
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr, const
@@ -171,14 +172,10 @@ def _compute(
     depth = 2 * (build.int_value(records.shape[-1]) or 0) - 2 * BESIDE
     channel = reduce_axis((0, depth), name="channel")
 
-    def weight(output: Expr) -> Expr:
-        place = channel.var % GROUP
-        word = records(output, 1 + channel.var // GROUP * 2 + place % 2)
-        return (word << (16 - place // 2 * 16)) >> 16
-
     def product(n: Expr, y: Expr, x: Expr, output: Expr) -> Expr:
         down, across = attrs.strides
-        return data(n, y * down, x * across, channel).astype(INT32) * weight(output)
+        weight = weight_at(records, output, channel.var)
+        return data(n, y * down, x * across, channel).astype(INT32) * weight
 
     sums: Tensor = compute(
         out.shape, lambda *i: te_sum(product(*i), axis=channel), name="T_sums")
@@ -198,9 +195,7 @@ def _compute(
 
 
 def _reference(attrs: ResidualPixelsAttrs, data: Array, records: Array, beside: Array) -> Array:
-    halves = np.ascontiguousarray(records[:, 1:-4]).astype("<i4").view("<i2")
-    weights = halves.reshape(len(records), -1, 2, 2).transpose(0, 1, 3, 2)
-    plain = weights.reshape(len(records), -1).astype(np.int64)
+    plain = weights_of(records[:, 1:-4])
     down, across = attrs.strides
     sums = data[:, ::down, ::across].astype(np.int64) @ plain.T + records[:, 0]
     factor, right, zero = (records[:, place].astype(np.int64) for place in (-4, -3, -2))
@@ -209,10 +204,6 @@ def _reference(attrs: ResidualPixelsAttrs, data: Array, records: Array, beside: 
     own = np.clip((shifted + zero) >> 1, -128, 127)
     both = own * attrs.factor + beside.astype(np.int64) * attrs.beside_factor + attrs.start
     return np.asarray(np.clip(both >> attrs.shift, -128, 127).astype(np.int8))
-
-
-def _macs(attrs: ResidualPixelsAttrs, out: TensorType, data: TensorType, *more: TensorType) -> int:
-    return int(np.prod(out.concrete_shape)) * data.concrete_shape[-1]
 
 
 _RECORDS = records_of(
@@ -227,7 +218,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     reference=_reference,
-    macs=_macs,
+    macs=macs,
     pattern=OPAQUE,
     contraction=ContractionRules(is_packed=True),
     mixed_precision="never",

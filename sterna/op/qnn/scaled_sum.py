@@ -48,13 +48,14 @@ class ScaledSumAttrs(Attrs):
             setattr(self, name, number)
 
 
-def _infer(attrs: ScaledSumAttrs, lhs: Type, rhs: Type) -> TensorType:
+def sum_of_bytes(lhs: Type, rhs: Type, out_dtype: DataType) -> TensorType:
+    """The type of a sum of two tensors of bytes, which is one itself."""
     a, b = tensor(lhs, "lhs"), tensor(rhs, "rhs")
     if not are_bytes(a, b):
         raise ValueError(f"lhs and rhs are integers of 8 bits, not {a.dtype} and {b.dtype}")
-    if not attrs.out_dtype.is_integer or attrs.out_dtype.bits != 8:
-        raise ValueError(f"out_dtype is integers of 8 bits, not {attrs.out_dtype}")
-    return TensorType(broadcast_shapes(a.shape, b.shape), attrs.out_dtype)
+    if not out_dtype.is_integer or out_dtype.bits != 8:
+        raise ValueError(f"out_dtype is integers of 8 bits, not {out_dtype}")
+    return TensorType(broadcast_shapes(a.shape, b.shape), out_dtype)
 
 
 def _scalar(attrs: ScaledSumAttrs, a: Expr, b: Expr) -> Expr:
@@ -112,7 +113,7 @@ register(OpRecord(
     "qnn.scaled_sum",
     inputs=("lhs", "rhs"),
     attrs=ScaledSumAttrs,
-    infer=_infer,
+    infer=lambda attrs, lhs, rhs: sum_of_bytes(lhs, rhs, attrs.out_dtype),
     compute=elementwise("scaled_sum", _scalar),
     reference=_reference,
     legalize=_legalize,

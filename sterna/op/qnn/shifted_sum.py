@@ -5,15 +5,15 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import broadcast_shapes, tensor
+from sterna.op.checks import tensor
 from sterna.op.elementwise import elementwise
 from sterna.op.qnn.residual_pixels import implement_sum
+from sterna.op.qnn.scaled_sum import sum_of_bytes
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.layout_rules import broadcast
 from sterna.relay.op import BROADCAST, Case, ContractionRules, OpRecord, register
 from sterna.relay.quantized import int_range
-from sterna.schedule.dot4 import are_bytes
 from sterna.support.dtype import DataType
 
 INT32 = DataType("int32")
@@ -37,19 +37,15 @@ class ShiftedSumAttrs(Attrs):
 
 
 def _infer(attrs: ShiftedSumAttrs, lhs: Type, rhs: Type) -> TensorType:
-    a, b = tensor(lhs, "lhs"), tensor(rhs, "rhs")
-    if not are_bytes(a, b):
-        raise ValueError(f"lhs and rhs are integers of 8 bits, not {a.dtype} and {b.dtype}")
-    if not attrs.out_dtype.is_integer or attrs.out_dtype.bits != 8:
-        raise ValueError(f"out_dtype is integers of 8 bits, not {attrs.out_dtype}")
+    made = sum_of_bytes(lhs, rhs, attrs.out_dtype)
     products = [
-        [factor * end for end in int_range(each.dtype)]
-        for factor, each in ((attrs.lhs_factor, a), (attrs.rhs_factor, b))
+        [factor * end for end in int_range(tensor(each, "an operand").dtype)]
+        for factor, each in ((attrs.lhs_factor, lhs), (attrs.rhs_factor, rhs))
     ]
     ends = [sum(map(pick, products)) + more for pick in (min, max) for more in (0, attrs.start)]
     if max(map(abs, ends)) >= LARGEST:
         raise ValueError("the factors and start are too large for sums of 32 bits")
-    return TensorType(broadcast_shapes(a.shape, b.shape), attrs.out_dtype)
+    return made
 
 
 def _scalar(attrs: ShiftedSumAttrs, a: Expr, b: Expr) -> Expr:
