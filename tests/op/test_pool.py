@@ -188,7 +188,7 @@ def test_large_windows_go_axis_by_axis(
     own = {key: value for key, value in attrs.items() if kind == "avg" or "count" not in key}
     x = relay.var("x", shape=shape)
     pooled = getattr(relay.nn, f"{kind}_pool{len(shape) - 2}d")(x, **own)
-    module = tvm.IRModule.from_expr(relay.Function([x], pooled))
+    module = tvm.IRModule.from_expr(relay.Function((x,), pooled))
     given = np.random.default_rng(0).standard_normal(shape).astype("float32")
     want = interpret(module["main"], given)
     made = relay.transform.InferType()(module)
