@@ -168,6 +168,14 @@ class ModuleWriter:
         return _ATTRIBUTE_TEXT.replace(" }", f' "tune-cpu"="{order}" }}')
 
 
+# Instructions that give the same result for the same operands, wherever in a block they stand.
+_PURE = (
+    "getelementptr ", "zext ", "sext ", "trunc ", "bitcast ", "insertelement ", "extractelement ",
+    "shufflevector ", "add ", "sub ", "mul ", "shl ", "lshr ", "ashr ", "and ", "or ", "xor ",
+    "icmp ", "select ", "fpext ", "fptrunc ", "sitofp ", "uitofp ", "fptosi ", "fptoui ",
+)
+
+
 class FunctionWriter:
     """The text of one function. Values are named by a counter."""
 
@@ -176,6 +184,7 @@ class FunctionWriter:
         self.block = "entry"
         self._allocas: list[str] = []
         self._lines: list[str] = []
+        self._known: dict[str, str] = {}
         self._count = 0
 
     def name(self) -> str:
@@ -189,10 +198,14 @@ class FunctionWriter:
         return f"{hint}.{self._count}"
 
     def value(self, instruction: str) -> str:
-        """Writes an instruction and names its result."""
+        """Writes an instruction and names its result; a block computes what is pure once."""
+        if (known := self._known.get(instruction)) is not None:
+            return known
         self._count += 1
         name = f"%v{self._count}"
         self._lines.append(f"  {name} = {instruction}")
+        if instruction.startswith(_PURE):
+            self._known[instruction] = name
         return name
 
     def emit(self, instruction: str) -> None:
@@ -210,6 +223,7 @@ class FunctionWriter:
         """Begins a block."""
         self._lines.append(f"{label}:")
         self.block = label
+        self._known.clear()
 
     def jump(self, label: str) -> None:
         """Ends the block."""

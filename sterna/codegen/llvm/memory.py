@@ -4,7 +4,7 @@ from sterna.codegen.llvm.expr import ExprEmitter
 from sterna.codegen.llvm.ranges import as_ramp, lanes_from_base
 from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
 from sterna.ir import build
-from sterna.ir.expr import Expr, IntImm
+from sterna.ir.expr import Add, Expr, IntImm
 from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.stmt import Buffer, BufferLoad
@@ -17,6 +17,13 @@ def flat_index(buffer: Buffer, indices: tuple[Expr, ...]) -> Expr:
     if len(indices) == 1 and not buffer.strides:
         return indices[0]
     return buffer.offset_of(indices)
+
+
+def _constant_step(offset: Expr) -> tuple[Expr, int]:
+    """An offset as the part that varies and a constant after it."""
+    if isinstance(offset, Add) and isinstance(offset.b, IntImm) and offset.dtype.lanes == 1:
+        return offset.a, offset.b.value
+    return offset, 0
 
 
 class MemoryEmitter(ExprEmitter):
@@ -62,9 +69,19 @@ class MemoryEmitter(ExprEmitter):
         element = "i8" if buffer.dtype.is_packed else memory_type(buffer.dtype)
         if buffer.dtype.is_packed:  # the element begins a byte: pack_elements has made sure
             offset = build.cast("int64", offset) * buffer.dtype.bits // 8
+        base, step = _constant_step(offset)
+        if step and not isinstance(base, IntImm):
+            inside = "inbounds " if step > 0 and self.ranges.non_negative(base) else ""
+            start = self._element(buffer, element, base, inside)
+            return self.writer.value(
+                f"getelementptr {inside}{element}, ptr {start}, {self.module.index_type} {step}"
+            )
+        return self._element(buffer, element, offset, "inbounds ")
+
+    def _element(self, buffer: Buffer, element: str, offset: Expr, inside: str) -> str:
         kind = vector_type(self.module.index_type, offset.dtype.lanes)
         return self.writer.value(
-            f"getelementptr inbounds {element}, ptr {self.pointer(buffer)}, "
+            f"getelementptr {inside}{element}, ptr {self.pointer(buffer)}, "
             f"{kind} {self.index(offset)}"
         )
 

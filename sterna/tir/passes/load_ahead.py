@@ -7,13 +7,13 @@ at its head, its first multiply-adds wait for them, in every iteration of a regi
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, Ramp, Var, variables_in
 from sterna.ir.node import Node, post_order
 from sterna.ir.structural import structural_equal
 from sterna.ir.visitor import Rewriter
-from sterna.tir.copy import copy_stmt
-from sterna.tir.passes.simplify import simplify_stmt
+from sterna.tir.passes.simplify import simplify_stmts
 from sterna.tir.stmt import (
     LOADS_AHEAD,
     Allocate,
@@ -73,8 +73,8 @@ class _Pipeliner(Rewriter):
         following = build.minimum(loop.var + 1, build.const(last, loop.var.dtype))
 
         def load(at: Expr) -> list[Stmt]:
-            made = (copy_stmt(each, {loop.var: at}) for each in iteration.loads)
-            return [simplify_stmt(each, self.around) for each in made]
+            made = (substitute(each, {loop.var: at}) for each in iteration.loads)
+            return simplify_stmts(made, self.around)
 
         behind: dict[int, list[Stmt]] = {}
         for again, place in zip(load(following), iteration.last_uses(), strict=True):
@@ -188,6 +188,7 @@ def _with_vectors(var: Var, iteration: _Iteration, written: set[Buffer]) -> _Ite
         moves = any(var in variables_in(index) for index in load.indices)
         if moves and load.dtype.lanes > 1 and load.buffer not in {*written, *iteration.buffers}:
             read.append(load)
+    kept: list[tuple[BufferLoad, BufferLoad]] = []
     for load in read:
         lanes = load.dtype.lanes
         scalar = load.dtype.with_lanes(1)
@@ -196,18 +197,25 @@ def _with_vectors(var: Var, iteration: _Iteration, written: set[Buffer]) -> _Ite
         iteration.loads.append(BufferStore(held, load, (place,)))
         iteration.buffers.append(held)
         iteration.vectors += 1
-        kept = BufferLoad(held, (place,))
-        iteration.sums = [_Replacer(load, kept).rewrite(stmt) for stmt in iteration.sums]
+        kept.append((load, BufferLoad(held, (place,))))
+    if kept:
+        replacer = _Replacer(kept)
+        iteration.sums = [replacer.rewrite(stmt) for stmt in iteration.sums]
     return iteration
 
 
 class _Replacer(Rewriter):
-    def __init__(self, load: BufferLoad, kept: BufferLoad) -> None:
-        self.load, self.kept = load, kept
+    """Loads that are known to be made replaced by what holds them."""
+
+    def __init__(self, kept: list[tuple[BufferLoad, BufferLoad]]) -> None:
+        self.kept = kept
+        self.buffers = {load.buffer for load, _ in kept}
 
     def visit_BufferLoad(self, load: BufferLoad) -> Expr:
-        is_it = load.buffer is self.load.buffer and structural_equal(load, self.load)
-        return self.kept if is_it else load
+        if load.buffer not in self.buffers:
+            return load
+        is_it = (to for made, to in self.kept if structural_equal(load, made))
+        return next(is_it, load)
 
 
 def _loads_in(node: Node) -> Iterator[BufferLoad]:

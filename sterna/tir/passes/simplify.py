@@ -1,6 +1,6 @@
 """Algebraic simplification of every expression under what is known where it stands."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sterna.arith import Analyzer, substitute
@@ -35,11 +35,19 @@ def simplify_stmt(
     keep_trivial_loops: bool = False,
 ) -> Stmt:
     """A statement, simplified under known first values and extents of variables."""
+    return simplify_stmts([stmt], ranges, keep_trivial_loops)[0]
+
+
+def simplify_stmts(
+    stmts: Iterable[Stmt],
+    ranges: Mapping[Var, tuple[ExprLike, ExprLike]] | None = None,
+    keep_trivial_loops: bool = False,
+) -> list[Stmt]:
+    """Statements of one place, each simplified as simplify_stmt does."""
     simplifier = _Simplifier(keep_trivial_loops)
     for var, (start, extent) in (ranges or {}).items():
         simplifier.analyzer.bind(var, start, extent)
-    simplified: Stmt = simplifier.rewrite(stmt)
-    return simplified
+    return [simplifier.rewrite(stmt) for stmt in stmts]
 
 
 class _Simplifier(Rewriter):
