@@ -38,7 +38,7 @@ BUDGET = {
     "target": 4400,
     "te": 5220,
     "testing": 4920,
-    "tir": 15070,
+    "tir": 15080,
     "topi": 1870,
     "tune": 3090,
 }

@@ -7,6 +7,7 @@ they write, in order. So a thread keeps its lines where a buffer lies as one of 
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
+from math import inf
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -37,7 +38,8 @@ def foreign_bytes(buffers: Sequence[BufferInfo], offsets: Sequence[int], threads
     memory, total = _Memory(threads), 0
     for number in _order(buffers):
         at, size = offsets[number], buffers[number].size
-        total += memory.cost(at, size).foreign
+        cost = memory.cost(at, size)
+        total += cost.foreign if cost is not None else 0
         memory.write(at, size)
     return total
 
@@ -142,16 +144,23 @@ class _Memory:
             if at >= 0 and at + size <= end and at % step == 0
         }
 
-        def rank(at: int) -> tuple[int, int, int]:
-            cost = self.cost(at, size)
-            return 2 * cost.foreign + cost.new + cost.in_the_way, cost.age, at
-
         starts, ends = _joined(near)
         free = [at for at in tried if bisect_right(ends, at) == bisect_left(starts, at + size)]
-        return min(free, key=rank, default=None)
+        # Where a buffer of this size lay, little is foreign: most other places soon rank behind.
+        free.sort(key=lambda at: (at, size) not in self.recent)
+        best: tuple[float, int, int] = inf, 0, 0
+        for at in free:
+            cost = self.cost(at, size, best[0])
+            if cost is not None:
+                rank = 2 * cost.foreign + cost.new + cost.in_the_way
+                best = min(best, (rank, cost.age, at))
+        return None if best[0] == inf else best[2]
 
-    def cost(self, offset: int, size: int) -> _Cost:
-        """What stands against a place for a buffer of some size."""
+    def cost(self, offset: int, size: int, limit: float = inf) -> _Cost | None:
+        """What stands against a place for a buffer of some size.
+
+        None as soon as twice what is foreign goes beyond a limit.
+        """
         known = foreign = age = 0
         larger: set[tuple[int, int]] = set()
         for stretch in self._overlapping(offset, offset + size):
@@ -163,6 +172,8 @@ class _Memory:
                 larger.add((stretch.offset, stretch.size))
             if (stretch.offset, stretch.size) != (offset, size):
                 foreign += high - low - self._own(stretch, offset, size, low, high)
+                if 2 * foreign > limit:
+                    return None
         return _Cost(foreign, size - known, age, sum(length for _, length in larger))
 
     def write(self, offset: int, size: int) -> None:
@@ -182,12 +193,15 @@ class _Memory:
 
     def _own(self, old: _Stretch, offset: int, size: int, low: int, high: int) -> int:
         """What of a piece threads would write in a buffer that they wrote themselves."""
-        own = 0
-        first, last = ((at - offset) * self.threads // size for at in (low, high - 1))
-        for thread in range(first, min(last + 2, self.threads)):
-            new_start, new_end = _part(offset, size, thread, self.threads)
-            old_start, old_end = _part(old.offset, old.size, thread, self.threads)
-            own += max(0, min(high, old_end, new_end) - max(low, old_start, new_start))
+        own, threads = 0, self.threads
+        first, last = (low - offset) * threads // size, (high - 1 - offset) * threads // size
+        for thread in range(first, min(last + 2, threads)):
+            start = max(low, offset + size * thread // threads,
+                        old.offset + old.size * thread // threads)
+            end = min(high, offset + size * (thread + 1) // threads,
+                      old.offset + old.size * (thread + 1) // threads)
+            if end > start:
+                own += end - start
         return own
 
     def _range(self, start: int, end: int) -> slice:
@@ -209,8 +223,3 @@ def _joined(pieces: Sequence[tuple[int, int]]) -> tuple[list[int], list[int]]:
             starts.append(start)
             ends.append(start + length)
     return starts, ends
-
-
-def _part(offset: int, size: int, thread: int, threads: int) -> tuple[int, int]:
-    """Where the part of a buffer that a thread writes starts and ends."""
-    return offset + size * thread // threads, offset + size * (thread + 1) // threads
