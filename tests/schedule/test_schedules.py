@@ -215,7 +215,7 @@ def test_borders_along_rows_stay_in_their_loop() -> None:
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
 def test_borders_of_channels_are_rows(mode: str) -> None:
-    """Where a row comes from is found once for it; where threads have few rows, they share parts."""
+    """Where a row comes from is found once for it; threads that have few rows share parts."""
     x = relay.var("x", shape=(2, 7, 33, 40))
     body = relay.nn.pad(x, pad_width=((0, 0), (2, 3), (0, 0), (0, 0)), pad_mode=mode)
     kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op

@@ -231,7 +231,7 @@ def _short_tanh(x: Expr) -> Expr:
 
 
 def tanh_by_estimate(x: Expr, bits: int) -> Expr:
-    """The hyperbolic tangent in float32, a quotient that comes from the first bits of the inverse."""
+    """The hyperbolic tangent in float32, a quotient from the first bits of the inverse."""
     steps = Steps()
     t, bottom = _tanh_parts(steps, x)
     inverse = steps(inverse_estimate(bottom))
