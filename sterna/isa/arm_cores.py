@@ -14,7 +14,7 @@ CORES = by_name({
     # LLVM takes this core to look far ahead and puts loads right before what waits for them. In the
     # order for ampere1 register tiles run at 95 to 97 % of the peak, in its own at 85 to 90 %.
     "neoverse-n1":
-        Core(64, 1024, Throughput(streams_ahead=True, fetched_pixels=0.75), "ampere1"),
+        Core(64, 1024, Throughput(streams_ahead=True, fetched_pixels=0.75), "ampere1", True),
     "neoverse-n2 cortex-a710 cortex-a715 cortex-a720": Core(64, 512, Throughput(issue_width=5)),
     "neoverse-v1 cortex-x1": Core(64, 1024, _WIDE),
     "neoverse-v2 neoverse-v3 cortex-x2 cortex-x3 cortex-x4": Core(64, 1024, _WIDE),

@@ -63,6 +63,9 @@ class Core:
     instruction_order: str = ""
     """The processor in whose order of instructions LLVM's code runs best here, as measured; empty:
     its own."""
+    divides_quickly: bool = False
+    """Whether dividing vectors of float32 takes fewer cycles than an estimate of the inverse and
+    two steps by Newton, as measured."""
 
 
 UNKNOWN = Core()

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from sterna.ir.expr import Call, variables_in
+from sterna.ir.expr import Call, Max, Min, Select, variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.axes_in_order import axes_in_order
 from sterna.schedule.choose import choose
@@ -39,6 +39,8 @@ LONG_REDUCTION = 16
 LONGEST_PART = 2048
 ROWS_AT_ONCE = (4, 5, 3, 7)
 PIECES_OF_A_THREAD = 2
+# Rows that threads share whole, if each has so many: where one is read from is found once.
+ROWS_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
 # Fewer results side by side than a vector holds are reduced as a part of one.
@@ -144,7 +146,10 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         outer.append(outer.pop(place))
         stage.reorder(*outer)
         outer.pop()
-    uneven = uneven or (len(outer) == len(axes) > 1 and _has_borders(stage, inner))
+    rows = len(outer) == len(axes) > 1
+    uneven = uneven or (rows and _has_borders(stage, inner))
+    many = math.prod(sizes[:-1]) >= ROWS_OF_A_THREAD * processor.threads
+    uneven = uneven or (rows and together > 1 and many and _picks_rows(stage, together))
     if uneven:  # fused, its guard would stay: threads share rows, or each row
         shared = slice(-1) if math.prod(sizes[:-1]) >= processor.threads else slice(-1, None)
         outer, sizes = outer[shared], sizes[shared]
@@ -206,6 +211,30 @@ def _has_borders(stage: Stage, last: IterVar) -> bool:
         nonlocal found
         if isinstance(item, Call) and item.op == "if_then_else":
             found = found or last.var in variables_in(item.args[0])
+
+    for part in stage.op.body:
+        post_order(part, visit)
+    return found
+
+
+def _picks_rows(stage: Stage, length: int) -> bool:
+    """Whether a row of so many axes is read from a place that is found by comparing its own."""
+    assert isinstance(stage.op, ComputeOp)
+    outer = {axis.var for axis in stage.op.axis[:-length]}
+    found = False
+
+    def visit_place(item: object) -> None:
+        nonlocal found
+        if isinstance(item, (Select, Min, Max)):
+            found = found or not outer.isdisjoint(variables_in(item))
+
+    def visit(item: object) -> None:
+        nonlocal found
+        if isinstance(item, Call) and item.op == "if_then_else":
+            found = found or not outer.isdisjoint(variables_in(item.args[0]))
+        if isinstance(item, ProducerLoad):
+            for index in item.indices:
+                post_order(index, visit_place)
 
     for part in stage.op.body:
         post_order(part, visit)

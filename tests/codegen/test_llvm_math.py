@@ -1,5 +1,6 @@
 """Mathematical functions: errors in units of the last place, and their values at the edges."""
 
+import dataclasses
 import math
 import re
 from collections.abc import Callable
@@ -143,6 +144,34 @@ def test_sigmoids_of_any_vectors(options: LLVMOptions, lanes: int) -> None:
                       options)
     worst = np.where(flushed("sigmoid", got, wanted), 0.0, errors(got, wanted))
     assert worst.max() <= 2, x[int(np.argmax(worst))]
+
+
+@pytest.mark.parametrize("options", PROCESSORS, ids=lambda options: options.cpu)
+@pytest.mark.parametrize("lanes", [1, 3, 16])
+def test_tanh_by_division(options: LLVMOptions, lanes: int) -> None:
+    """Cores that divide quickly do not wait for steps by Newton, and are off by as little."""
+    x = np.concatenate([samples(32)[::17], np.linspace(0, 10, 20001, dtype="float32")])
+    wanted = np.tanh(x.astype("longdouble"))
+    for quickly in (False, True):
+        got = elementwise(lambda v: call_intrinsic("tanh", v), "float32", [("float32", x)], lanes,
+                          dataclasses.replace(options, divides_quickly=quickly))
+        worst = errors(got, wanted)
+        assert worst.max() <= 1.8, x[int(np.argmax(worst))]
+        assert set(got[x >= 9.1]) == {1.0}
+        np.testing.assert_array_equal(np.signbit(got)[x == 0], np.signbit(x)[x == 0])
+
+
+def test_a_core_that_divides_quickly() -> None:
+    """The Neoverse N1 divides for tanh; processors that estimate more bits do not."""
+    x = te.placeholder((64,), "float32", "x")
+    y = te.compute((64,), lambda i: te.tanh(x[i]))
+    schedule = te.create_schedule(y.op)
+    schedule[y].vectorize(schedule[y].split(y.op.axis[0], factor=16)[1])
+    for target, instruction in (("aarch64-linux-gnu -mcpu=neoverse-n1", "fdiv"),
+                                ("x86_64-linux-gnu -mcpu=sapphirerapids", "vrcp14ps")):
+        text = sterna.build(schedule, [x, y], target=f"llvm -mtriple={target}").get_source("asm")
+        found = set(re.findall(r"\b(fdiv|vdivps|vrcp14ps)\s", text))
+        assert found == {instruction}, target
 
 
 @pytest.mark.parametrize("op", ["exp", "tanh", "sin", "pow"])

@@ -32,11 +32,15 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], bool]] = [
                                   "groups": 2}, True),
     ((1, 4, 5, 6), (4, 2, 3, 3), {"strides": (1, 2), "dilation": (3, 1), "padding": 1}, True),
     ((1, 2, 9), (2, 2, 3), {"strides": 4, "dilation": 6, "padding": (1, 2)}, True),
+    ((2, 4, 5, 6), (4, 8, 1, 1), {"strides": 2}, True),
+    ((1, 4, 5, 6), (4, 3, 2, 1), {"strides": 3, "padding": (1, 0), "output_padding": 2}, True),
+    ((1, 4, 3, 4, 5), (4, 2, 1, 2, 3), {"strides": 2, "output_padding": (1, 0, 1)}, True),
 ]
+APART = (1, 2, 3, 5, 7, 8, 16, 18, 19, 20)
 
 
 @pytest.mark.parametrize(("shape", "window", "attrs", "replaced", "phases"), [
-    *((*case, "together") for case in CASES), *((*CASES[n], "apart") for n in (1, 2, 3, 7, 8, 16)),
+    *((*case, "together") for case in CASES), *((*CASES[n], "apart") for n in APART),
 ])
 def test_they_compute_what_they_are(
     shape: tuple[int, ...], window: tuple[int, ...], attrs: dict[str, Any], replaced: bool,
@@ -69,6 +73,7 @@ def test_they_compute_what_they_are(
 @pytest.mark.parametrize(("outputs", "width", "stride", "padding", "convolutions"), [
     (128, 3, 2, 1, 4),  # sixteen places together, of which nine are there
     (128, 2, 2, 0, 1),
+    (128, 1, 2, 0, 1),  # of four places three are not there
     (3, 4, 2, 1, 1),  # which fill no vectors one by one
     (21, 16, 8, 4, 1),  # of 64 phases each result would be looked for
 ])
@@ -80,6 +85,7 @@ def test_phases_are_apart_where_that_saves_products(
     body = relay.nn.conv2d_transpose(x, weight, strides=stride, padding=padding)
     mod = relay.transform.InferType()(tvm.IRModule.from_expr(relay.Function((x,), body)))
     made = str(Legalize(tvm.target.Target(target))(mod))
+    assert ("zeros(" in made) == (width < stride)
     assert made.count("nn.conv2d(") == convolutions and "nn.conv2d_transpose" not in made
 
 

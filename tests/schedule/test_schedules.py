@@ -213,6 +213,19 @@ def test_borders_along_rows_stay_in_their_loop() -> None:
     check(body, processor)
 
 
+@pytest.mark.parametrize("mode", ["constant", "edge", "reflect", "symmetric", "wrap"])
+def test_borders_of_channels_are_rows(mode: str) -> None:
+    """Where a row comes from is found once for it; threads that have few rows share parts."""
+    x = relay.var("x", shape=(2, 7, 33, 40))
+    body = relay.nn.pad(x, pad_width=((0, 0), (2, 3), (0, 0), (0, 0)), pad_mode=mode)
+    kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    for threads, whole in ((1, True), (2, True), (16, False)):
+        processor = Processor(128, 32, threads=threads)
+        loops = str(lower_kernel(kernel, "kernel", processor).function)
+        assert ("range(24):  # parallel" in loops and "range(330)" in loops) == whole, threads
+        check(body, processor)
+
+
 @pytest.mark.parametrize(("shape", "threads"), [
     ((4, 20, 103, 67), 1), ((4, 20, 103, 67), 2), ((20, 103, 67), 1), ((20, 103, 67), 2),
 ])

@@ -281,8 +281,7 @@ class CallEmitter(MemoryEmitter):
         signature = f"define internal {kind} {symbol(name)}({listed}) {kept}"
         if text is not None:
             return emitter.scalarized(signature, text, expr)
-        estimate = self.module.options.instructions.reciprocal_estimate
-        body = math.expand(expr.op, params, estimate.bits if estimate else 0)
+        body = math.expand(expr.op, params, self.module.options)
         emitter._hide_constants(body)
         emitter.writer.emit(f"ret {kind} {emitter.expr(body)}")
         return emitter.writer.text(signature)

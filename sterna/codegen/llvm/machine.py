@@ -31,6 +31,8 @@ class LLVMOptions:
     """What loaders are told of the processor that the code needs; empty: nothing."""
     instruction_order: str = ""
     """The processor in whose order instructions are put; empty: that of cpu."""
+    divides_quickly: bool = False
+    """Whether a division beats an estimate of the inverse that has few bits."""
 
     @staticmethod
     @functools.cache

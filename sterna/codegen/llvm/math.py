@@ -11,7 +11,12 @@ from collections.abc import Callable
 from functools import cache
 
 from sterna.codegen.llvm import math_inverse, math_power, math_trig
-from sterna.codegen.llvm.math_exp import sigmoid_by_estimate, tanh_by_estimate
+from sterna.codegen.llvm.machine import LLVMOptions
+from sterna.codegen.llvm.math_exp import (
+    sigmoid_by_estimate,
+    tanh_by_division,
+    tanh_by_estimate,
+)
 from sterna.codegen.llvm.polynomials import TWO_OVER_PI
 from sterna.ir.expr import Add, BinaryExpr, Broadcast, Call, Expr, FloatImm, Var
 from sterna.support.dtype import DataType
@@ -33,6 +38,9 @@ BY_ESTIMATE: dict[str, Callable[[Expr, int], Expr]] = {
     "sigmoid": sigmoid_by_estimate, "tanh": tanh_by_estimate,
 }
 """Those of float32 that divide, for processors that estimate 1/x in an instruction."""
+
+BY_DIVISION: dict[str, Callable[[Expr], Expr]] = {"tanh": tanh_by_division}
+"""The same for cores that estimate few bits and divide quickly."""
 
 IMPLEMENTED = Known(lambda row: row.polynomial or row.llvm)
 
@@ -63,13 +71,13 @@ def special_text(op: str, dtype: DataType) -> str | None:
     return math_power.fmod_text(dtype.bits) if op == "fmod" else None
 
 
-def expand(op: str, params: tuple[Var, ...], estimated_bits: int = 0) -> Expr:
-    """The function of some variables as an expression.
-
-    estimated_bits: those of 1/x that the processor gives in an instruction, or 0.
-    """
-    if op in BY_ESTIMATE and estimated_bits and params[0].dtype.bits == 32:
-        return BY_ESTIMATE[op](params[0], estimated_bits)
+def expand(op: str, params: tuple[Var, ...], options: LLVMOptions) -> Expr:
+    """The function of some variables as an expression."""
+    x, inverse = params[0], options.instructions.reciprocal_estimate
+    if x.dtype.bits == 32 and op in BY_ESTIMATE and inverse:
+        if op in BY_DIVISION and options.divides_quickly:
+            return BY_DIVISION[op](x)
+        return BY_ESTIMATE[op](x, inverse.bits)
     if op in _APART:
         return _APART[op](*params)
     polynomial = INTRINSICS[op].polynomial

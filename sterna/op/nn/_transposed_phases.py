@@ -13,6 +13,7 @@ window stays one along axes without strides; along others zeros stand between it
 
 import itertools
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -143,6 +144,8 @@ def by_phases(
     found = one_by_one or together
     if not found:
         return None
+    if one_by_one:
+        found = _with_empty_phases(one_by_one, axes)
     joined = found[0] if len(found) == 1 else call("concatenate", Tuple(tuple(found)), axis=1)
     made = _in_place(joined, attrs.strides, weight.concrete_shape[1], attrs.groups)
     begin = [0 if one_by_one else axis.begin for axis in axes]
@@ -193,11 +196,11 @@ def _as_channels(
 def _one_by_one(
     attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], axes: list[_Phases]
 ) -> list[Call]:
-    """A convolution for each phase; none where one has no place or leaves input out."""
+    """A convolution for each phase that has places; none where one leaves input out."""
     if attrs.groups > 1 or set(attrs.strides) == {1}:
         return []
-    found = list(itertools.product(*(axis.each for axis in axes)))
-    if any(phase.places < 1 or min(phase.border) < 0 for each in found for phase in each):
+    found = [each for each in itertools.product(*(axis.each for axis in axes)) if _has_places(each)]
+    if any(min(phase.border) < 0 for each in found for phase in each):
         return []
     spatial = tuple(range(2, 2 + len(axes)))
     made = []
@@ -217,6 +220,22 @@ def _one_by_one(
             channels=tensor_type(args[1]).concrete_shape[1], out_dtype=attrs.out_dtype,
         ))
     return made
+
+
+def _has_places(phases: Sequence[_Phase]) -> bool:
+    """Whether the window reaches elements of the result; a window below its strides skips some."""
+    return all(phase.places > 0 for phase in phases)
+
+
+def _with_empty_phases(convolutions: list[Call], axes: list[_Phases]) -> list[Call]:
+    """The phases in order, with zeros for those that no place of the window reaches."""
+    made, kind = iter(convolutions), tensor_type(convolutions[0])
+    every = itertools.product(*(axis.each for axis in axes))
+    return [
+        next(made) if _has_places(each) else call("zeros", shape=kind.concrete_shape,
+                                                  dtype=str(kind.dtype))
+        for each in every
+    ]
 
 
 def _pays(together: list[Call], one_by_one: list[Call], target: Target | None) -> bool:

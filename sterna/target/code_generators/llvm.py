@@ -77,7 +77,7 @@ def llvm_options(target: Target) -> "LLVMOptions":
     return llvm.LLVMOptions(
         machine.triple, machine.cpu, machine.features, level, machine.abi,
         machine.instructions, machine.matrix_tiles, needed(machine),
-        machine.core.instruction_order,
+        machine.core.instruction_order, machine.core.divides_quickly,
     )
 
 
