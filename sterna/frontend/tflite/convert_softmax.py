@@ -15,10 +15,10 @@ from sterna.frontend.tflite.fixed_point import (
     multiplied,
     quantized_multiplier,
 )
+from sterna.frontend.tflite.fixed_point_graph import high, number
 from sterna.frontend.tflite.lines import HIGH, LOW, RANGE, Float, on_lines, places_on
 from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
-from sterna.frontend.tflite.wide_fractions import high, number
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range

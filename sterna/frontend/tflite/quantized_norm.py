@@ -6,8 +6,8 @@ root, with 28 bits of fraction.
 
 from sterna.frontend.calls import call, cast
 from sterna.frontend.tflite.fixed_point import LARGEST
+from sterna.frontend.tflite.fixed_point_graph import divided, high, number
 from sterna.frontend.tflite.node import Node, single
-from sterna.frontend.tflite.wide_fractions import divided, high, number
 from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType

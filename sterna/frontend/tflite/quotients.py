@@ -7,9 +7,9 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of
 from sterna.frontend.tflite.fixed_point import WIDE, quantized_multiplier
+from sterna.frontend.tflite.fixed_point_graph import divided, high, number
 from sterna.frontend.tflite.node import Node, single
 from sterna.frontend.tflite.requantize import all_bytes
-from sterna.frontend.tflite.wide_fractions import divided, high, number
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
