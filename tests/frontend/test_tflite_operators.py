@@ -226,6 +226,41 @@ def test_an_operator_computes_what_litert_does(case: Case) -> None:
         np.testing.assert_allclose(mine, theirs, rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize("kind", ["SOFTMAX", "GELU", "FULLY_CONNECTED", "AVERAGE_POOL_2D"])
+def test_floats_of_16_bits(kind: str) -> None:
+    """LiteRT rounds each step to float16, the importer the result alone."""
+    x = floats(1, 4, 6, 5).astype("float16")
+    more: list[T] = []
+    out: Sequence[int] = x.shape
+    options: Options = None
+    if kind == "SOFTMAX":
+        options = ("SoftmaxOptions", {"beta": 1.0})
+    elif kind == "AVERAGE_POOL_2D":
+        options = ("Pool2DOptions", {
+            "strideW": 1, "strideH": 1, "filterWidth": 2, "filterHeight": 2, "padding": 0})
+    elif kind == "FULLY_CONNECTED":
+        options, out = ("FullyConnectedOptions", {}), (24, 3)
+        more = [constant(floats(3, 5).astype("float16")), constant(floats(3).astype("float16"))]
+    data = one_operator(kind, [T(x.shape, "float16"), *more], [T(out, "float16")], options)
+    (mine,), (theirs,) = run_imported(data, x), run_litert(data, x)
+    assert mine.dtype == theirs.dtype
+    np.testing.assert_allclose(mine, theirs, rtol=1e-2, atol=1e-2)
+
+
+def test_whole_numbers_that_need_no_scale() -> None:
+    x = ints(1, 7, 8, 4, low=-128, high=128, dtype="int8")
+    for kind in ("MAX_POOL_2D", "AVERAGE_POOL_2D"):
+        data = one_operator(kind, [T(x.shape, "int8")], [T((1, 6, 7, 4), "int8")], (
+            "Pool2DOptions", {"strideW": 1, "strideH": 1, "filterWidth": 2, "filterHeight": 2,
+                              "padding": 1}))
+        np.testing.assert_array_equal(run_imported(data, x)[0], run_litert(data, x)[0])
+    truths = bools(3)
+    data = one_operator("SCATTER_ND", [
+        constant(np.array([[1], [3], [1]], "int32")), T((3,), "bool"), axes(5),
+    ], [T((5,), "bool")], ("ScatterNdOptions", {}))
+    np.testing.assert_array_equal(run_imported(data, truths)[0], run_litert(data, truths)[0])
+
+
 def test_boxes_of_detectors() -> None:
     """What lies behind the last box LiteRT leaves as it was in memory."""
     count, most = 60, 10

@@ -16,6 +16,7 @@ import pytest
 
 from sterna.frontend.tflite.schema import read_model
 from sterna.relay.arrays import Array
+from sterna.support.errors import OpNotImplemented
 from tests.frontend.tflite_models import (
     T,
     constant,
@@ -29,7 +30,7 @@ IS_MEASURED = platform.machine() in ("aarch64", "arm64")
 HAS_MICRO = sys.platform == "linux" and platform.machine() == "x86_64"
 DTYPES = ("int8", "uint8")
 # Reference kernels whose ratio of scales is of float32, where TFLite Micro's is of float64.
-NEAR = ("LEAKY_RELU",)
+NEAR = ("LEAKY_RELU", "PRELU")
 # TFLite Micro does not look at the scale of its result.
 NOT_SCALED = ("RELU6",)
 # Scales whose ratio gives another number for a byte in float64 than in float32.
@@ -401,6 +402,7 @@ def test_zero_points_of_16_bits() -> None:
 
 @pytest.mark.parametrize(("kind", "dtype"), [
     *((kind, dtype) for kind in ("MAXIMUM", "MINIMUM") for dtype in ("int8", "uint8", "int16")),
+    ("REDUCE_MAX", "int8"), ("REDUCE_MIN", "uint8"),
     ("FLOOR_MOD", "int8"), ("FLOOR_MOD", "int16"),
 ])
 def test_what_is_not_scaled(kind: str, dtype: str) -> None:
@@ -410,4 +412,111 @@ def test_what_is_not_scaled(kind: str, dtype: str) -> None:
     rng = np.random.default_rng(2)
     a, b = (rng.integers(1, 120, (3, 40)).astype(dtype) for _ in range(2))
     tensors = [quantised(dtype, a.shape, scale, 0) for scale in (0.05, 0.03, 0.07)]
+    if kind.startswith("REDUCE"):
+        check(one_operator(kind, [tensors[0], constant(np.array([1], "int32"))],
+                           [quantised(dtype, (3,), 0.07, 0)], ("ReducerOptions", {})), a,
+              rules=("xnnpack",))  # reference kernels refuse two scales
+        return
     check(one_operator(kind, tensors[:2], tensors[2:], options), a, b)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quotients_of_every_pair(dtype: str) -> None:
+    """Where quotients are not so small that LiteRT's kernel shifts by more bits than there are."""
+    low = np.iinfo(dtype).min
+    x = FIRST.view(dtype).reshape(-1)
+    y = SECOND.view(dtype).reshape(-1)
+    x, y = (one[y.astype(np.int64) - low >= 32] for one in (x, y))
+    check(one_operator("DIV", [
+        T(x.shape, dtype, scale=0.9, zero=low + 7), T(y.shape, dtype, scale=0.02, zero=low),
+    ], [T(x.shape, dtype, scale=0.11, zero=low + 20)], ("DivOptions", {})), x, y)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_logarithms_of_softmax(dtype: str) -> None:
+    x = bytes_of(dtype, 40, 17)
+    end = int(np.iinfo(dtype).max)
+    data = one_operator("LOG_SOFTMAX", [quantised(dtype, x.shape, 0.08, 3)],
+                        [T(x.shape, dtype, scale=16 / 256, zero=end)], ("LogSoftmaxOptions", {}))
+    check(data, x, rules=("xnnpack",))
+    with pytest.raises(OpNotImplemented, match="by the rule of microcontrollers"):
+        run_imported(data, x, rounding="tflm")
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+@pytest.mark.parametrize("point", [0, 5])
+def test_products_of_matrices(dtype: str, point: int) -> None:
+    """A second operand with a zero point is not for LiteRT's kernels for processors."""
+    rng = np.random.default_rng(point)
+    ends = np.iinfo(dtype)
+    a, b = (rng.integers(ends.min, ends.max + 1, shape).astype(dtype)
+            for shape in ((3, 20, 30), (3, 25, 30)))
+    own = point if dtype == "int8" else 0
+    scale = 0.003 if dtype == "int8" else 0.00003
+    check(one_operator("BATCH_MATMUL", [
+        T(a.shape, dtype, scale=scale, zero=own), T(b.shape, dtype, scale=scale, zero=own),
+    ], [T((3, 20, 25), dtype, scale=0.0131 if dtype == "int8" else 0.0012, zero=own)],
+        ("BatchMatMulOptions", {"adjY": True})), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_products_along_axes(dtype: str) -> None:
+    ends = np.iinfo(dtype)
+    x = np.random.default_rng(8).integers(ends.min, ends.max + 1, (2, 9, 3)).astype(dtype)
+    own = 3 if dtype == "int8" else 0
+    scale = 0.02 if dtype == "int8" else 0.00008
+    check(one_operator("REDUCE_PROD", [
+        T(x.shape, dtype, scale=scale, zero=own), constant(np.array([0, 2], "int32")),
+    ], [T((9,), dtype, scale=scale * 3, zero=own)], ("ReducerOptions", {})), x)
+
+
+def test_slopes_of_bytes_for_numbers_of_16_bits() -> None:
+    every = np.arange(-32768, 32768).astype("int16").reshape(1, 128, 128, 4)
+    scales = 0.00056563, 0.00200149, 0.00209586
+    x, out = (T(every.shape, "int16", scale=scale) for scale in (scales[0], scales[2]))
+    slopes = np.array([-100, 7, 99, -1], "int8").reshape(1, 1, 4)
+    check(one_operator("PRELU", [x, constant(slopes, scale=scales[1])], [out]), every,
+          rules=("xnnpack",))
+    wide = one_operator("PRELU", [x, constant(slopes.astype("int16"), scale=scales[1])], [out])
+    with pytest.raises(ValueError, match="slopes are of int16, which kernels read as if"):
+        run_imported(wide, every)
+
+
+@pytest.mark.parametrize("options", [{}, {"alignCorners": True}, {"halfPixelCenters": True}])
+@pytest.mark.parametrize("scale", [0.02, None])
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_an_image_with_and_without_a_scale(
+    dtype: str, scale: float | None, options: Mapping[str, Any]
+) -> None:
+    ends = np.iinfo(dtype)
+    x = np.random.default_rng(3).integers(ends.min, ends.max + 1, (1, 7, 8, 3)).astype(dtype)
+    check(one_operator("RESIZE_BILINEAR", [
+        T(x.shape, dtype, scale=scale), constant(np.array([11, 5], "int32")),
+    ], [T((1, 11, 5, 3), dtype, scale=scale)], ("ResizeBilinearOptions", options)), x)
+
+
+@pytest.mark.parametrize("bias", [None, "int32", "int64"])
+def test_transposed_convolutions_of_16_bits(bias: str | None) -> None:
+    rng = np.random.default_rng(6)
+    x = rng.integers(-32768, 32768, (1, 5, 6, 4)).astype("int16")
+    weights = rng.integers(-127, 128, (3, 3, 3, 4)).astype("int8")
+    more = [] if bias is None else [
+        T((3,), bias, rng.integers(-900, 900, 3).astype(bias), scale=0.0005 * 0.007)]
+    kind = {"int32": 2, "int64": 4}.get(bias or "", 0)
+    check(one_operator("TRANSPOSE_CONV", [
+        constant(np.array([1, 10, 12, 3], "int32")),
+        T(weights.shape, "int8", weights, scale=0.007, axis=0), T(x.shape, "int16", scale=0.0005),
+        *more,
+    ], [T((1, 10, 12, 3), "int16", scale=0.011)], (
+        "TransposeConvOptions", {"strideW": 2, "strideH": 2, "quantizedBiasType": kind})), x,
+        rules=("xnnpack",))
+
+
+@pytest.mark.parametrize(("kind", "options"), [
+    ("RELU", None), ("LEAKY_RELU", ("LeakyReluOptions", {"alpha": 0.3})), ("GELU", None),
+    ("EXP", None),
+])
+def test_bytes_without_a_scale_are_refused(kind: str, options: Options) -> None:
+    data = one_operator(kind, [T((4,), "int8")], [T((4,), "int8")], options)
+    with pytest.raises(ValueError, match="'t0' of int8 has no scale"):
+        run_imported(data, np.zeros(4, "int8"))

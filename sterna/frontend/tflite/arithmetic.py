@@ -78,9 +78,12 @@ def rounded(number: np.float32 | float) -> int:
 
 def rescaled(
     node: Node, whole: RelayExpr, ratio: Array, quantization: Quantization, dtype: str,
-    axis: int = -1,
+    axis: int = -1, twice: bool = False,
 ) -> RelayExpr:
-    """Whole numbers times a ratio, of which there may be one for each index along an axis."""
+    """Whole numbers times a ratio, of which there may be one for each index along an axis.
+
+    twice: as kernels for microcontrollers round, under either rule.
+    """
     _, zero = single(quantization, "the result")
     is_wide = dtype_of(whole) == "int64"
     if is_wide and (node.kind != "FULLY_CONNECTED" or node.rounding == TFLM):
@@ -88,7 +91,7 @@ def rescaled(
     shaped = ratio.reshape(-1)  # also of one: layers of one shape share a kernel
     if is_wide:
         how = {"rounding": "UPWARD", "compute_dtype": "int64"}
-    elif node.rounding == TFLM:
+    elif node.rounding == TFLM or twice:
         how = {"rounding": "TWICE", "compute_dtype": "int64"}
     else:
         shaped = shaped.astype(np.float32)
@@ -100,6 +103,11 @@ def rescaled(
 
 
 def _rescaled_wide(whole: RelayExpr, ratio: Array, dtype: str) -> RelayExpr:
+    moved = by_short_fractions(whole, ratio)
+    return cast(call("clip", moved, *int_range(DataType(dtype))), dtype)
+
+
+def by_short_fractions(whole: RelayExpr, ratio: Array) -> RelayExpr:
     """Sums of 64 bits by fractions of 15 bits, rounded once, halves upward."""
     pairs = [quantized_multiplier(float(one)) for one in ratio.reshape(-1)]
     short = [0x7FFF if m >= 0x7FFF0000 else (m + (1 << 15)) >> 16 for m, _ in pairs]
@@ -110,13 +118,15 @@ def _rescaled_wide(whole: RelayExpr, ratio: Array, dtype: str) -> RelayExpr:
         constant(np.array(numbers if len(pairs) > 1 else numbers[0], np.int64))
         for numbers in (short, shifts, [1 << (one - 1) for one in shifts])
     )
-    moved = call("right_shift", call("add", call("multiply", whole, factor), half), shift)
-    return cast(call("clip", moved, *int_range(DataType(dtype))), dtype)
+    return call("right_shift", call("add", call("multiply", whole, factor), half), shift)
 
 
-def product_ratio(node: Node, data: Quantization, weight: Quantization, out: Quantization) -> Array:
-    """The scale of products beside that of the result."""
-    kind = np.float64 if node.rounding == TFLM or node.dtype() == "int16" else np.float32
+def product_ratio(
+    node: Node, data: Quantization, weight: Quantization, out: Quantization, twice: bool = False
+) -> Array:
+    """The scale of products beside that of the result; twice: for what is rounded so."""
+    is_wide = twice or node.rounding == TFLM or node.dtype() == "int16"
+    kind = np.float64 if is_wide else np.float32
     scales: list[Array] = [one.scale.astype(kind) for one in (data, weight, out)]
     with np.errstate(all="ignore"):
         ratio = np.asarray(scales[0] * scales[1] / scales[2])

@@ -10,6 +10,7 @@ from sterna.frontend.tflite.byte_sums import ByteSum, find_byte_sum
 from sterna.frontend.tflite.convert_quantize import real, whole
 from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
+from sterna.frontend.tflite.quotients import quotient_of_bytes
 from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
@@ -35,6 +36,8 @@ def _are_quantized(node: Node) -> bool:
 def binary(node: Node) -> RelayExpr:
     if _are_quantized(node):
         return _of_whole_numbers(node)
+    if node.kind == "DIV":
+        node.expect_scale()
     name = _PLAIN[node.kind]
     if node.kind == "DIV" and dtype_of(node[0]).startswith(("int", "uint")):
         name = "trunc_divide"
@@ -54,9 +57,16 @@ def _of_whole_numbers(node: Node) -> RelayExpr:
             made = _sum_thrice(node) if node.rounding == TFLM else _sum(node)
         return held(node, made, out, dtype)
     if node.kind == "DIV":
-        made = call("divide", *(real(node[i], node.quantization(i)) for i in (0, 1)))
-        return held(node, whole(made, out, dtype), out, dtype)
+        return held(node, _quotient(node), out, dtype)
     raise OpNotImplemented(f"{node.dtype()}")
+
+
+def _quotient(node: Node) -> RelayExpr:
+    """Of bytes in fixed point, of numbers of 16 bits by floats."""
+    if node.dtype() != "int16":
+        return quotient_of_bytes(node)
+    made = call("divide", *(real(node[i], node.quantization(i)) for i in (0, 1)))
+    return whole(made, node.result_quantization(), node.result_dtype())
 
 
 def _distance(node: Node, place: int) -> RelayExpr:

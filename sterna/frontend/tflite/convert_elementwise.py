@@ -11,12 +11,14 @@ from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
 from sterna.frontend.tflite.int16_functions import (
     abs_of_shorts,
     by_lines,
+    gelu_of_floats,
     is_of_shorts,
     leaky_relu_of_shorts,
     log_of_shorts,
     rsqrt_of_shorts,
     sqrt_of_shorts,
 )
+from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
 from sterna.frontend.tflite.rectifiers import hard_swish_of_bytes, prelu_of_bytes
 from sterna.frontend.tflite.requantize import (
@@ -76,6 +78,7 @@ def _is_bytes(node: Node) -> bool:
 
 
 def _expect_float(node: Node) -> None:
+    node.expect_scale()
     if node.is_quantized() and node.dtype() not in ("int32", "int64"):
         raise OpNotImplemented(f"{node.dtype()}")
 
@@ -119,6 +122,7 @@ def logical_not(node: Node) -> RelayExpr:
 
 
 @converter("GELU")
+@in_float32
 def gelu(node: Node) -> RelayExpr:
     approximate = bool(node.attr("approximate"))
 
@@ -131,7 +135,7 @@ def gelu(node: Node) -> RelayExpr:
     if _is_bytes(node):
         return of_bytes(node, _wide(function))
     if is_of_shorts(node):
-        return by_lines(node, function)
+        return by_lines(node, gelu_of_floats(approximate))
     _expect_float(node)
     return call("nn.gelu", node[0], approximate="tanh" if approximate else "none")
 
@@ -166,6 +170,7 @@ _BOUNDS = {
 @converter(*_BOUNDS)
 def relu(node: Node) -> RelayExpr:
     low, high = _BOUNDS[node.kind]
+    node.expect_scale()
     if not node.is_quantized():
         return bounded(node[0], low, high)
     want, dtype = node.result_quantization(), node.result_dtype()
@@ -185,6 +190,7 @@ def _is_scaled(node: Node) -> bool:
 def leaky_relu(node: Node) -> RelayExpr:
     """Of bytes: by a factor for either sign, which has 8 bits of fraction on processors."""
     alpha = np.float32(node.attr("alpha"))
+    node.expect_scale()
     if not node.is_quantized():
         return call("nn.leaky_relu", node[0], alpha=float(alpha))
     if is_of_shorts(node):
@@ -215,6 +221,7 @@ def _signed(real: float) -> tuple[int, int]:
 
 @converter("PRELU")
 def prelu(node: Node) -> RelayExpr:
+    node.expect_scale()
     if node.is_quantized():
         return prelu_of_bytes(node)
     below = call("multiply", node[0], node[1])

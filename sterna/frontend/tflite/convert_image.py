@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from sterna.frontend.calls import call, constant, dtype_of
+from sterna.frontend.calls import call, cast, constant, dtype_of
 from sterna.frontend.tflite.node import Node, converter
-from sterna.frontend.tflite.resize import bilinear_of_bytes
+from sterna.frontend.tflite.resize import bilinear_of_whole_numbers
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 
@@ -17,11 +17,17 @@ def _mode(node: Node) -> str:
 
 @converter("RESIZE_BILINEAR")
 def resize_bilinear(node: Node) -> RelayExpr:
+    """Bytes without a sign and without a scale are interpolated as floats."""
     size = tuple(node.ints(1, "the size"))
-    if dtype_of(node[0]) in ("int8", "uint8"):
-        return bilinear_of_bytes(node, size)
-    return call("image.resize2d", node[0], size, layout="NHWC", method="linear",
+    if dtype_of(node[0]) in ("int8", "int16") or node.is_quantized():
+        return bilinear_of_whole_numbers(node, size)
+    is_whole = dtype_of(node[0]) == "uint8"
+    data = cast(node[0], "float32") if is_whole else node[0]
+    made = call("image.resize2d", data, size, layout="NHWC", method="linear",
                 coordinate_transformation_mode=_mode(node))
+    if not is_whole:
+        return made
+    return cast(call("floor", call("add", made, constant(0.5, "float32"))), "uint8")
 
 
 @converter("RESIZE_NEAREST_NEIGHBOR")

@@ -36,12 +36,15 @@ def embedding_lookup(node: Node) -> RelayExpr:
 
 @converter("SCATTER_ND")
 def scatter_nd(node: Node) -> RelayExpr:
-    """Elements that meet in a place are added."""
+    """Elements that meet in a place are added; of truths, one that holds is enough."""
     wanted = tuple(node.ints(2, "the shape"))
     rank = rank_of(node[0])
     indices = call("transpose", cast(node[0], "int32"), (rank - 1, *range(rank - 1)))
-    return call("scatter_nd", call("zeros", wanted, dtype_of(node[1])), indices, node[1],
-                mode="add")
+    is_truth = dtype_of(node[1]) == "bool"
+    updates = cast(node[1], "int8") if is_truth else node[1]
+    made = call("scatter_nd", call("zeros", wanted, dtype_of(updates)), indices, updates,
+                mode="max" if is_truth else "add")
+    return cast(made, "bool") if is_truth else made
 
 
 @converter("SPARSE_TO_DENSE")

@@ -2,9 +2,13 @@
 
 import math
 
+import numpy as np
+
 from sterna.frontend.calls import call, dtype_of, like, rank_of, reshape
 from sterna.frontend.tflite.arithmetic import activated, product_ratio, rescaled
 from sterna.frontend.tflite.convert_products import zeros_and_scales
+from sterna.frontend.tflite.log_softmax import log_softmax_of_bytes
+from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import Node, converter
 from sterna.frontend.tflite.quantized_norm import norm_of_bytes
 from sterna.relay.expr import RelayExpr
@@ -12,6 +16,7 @@ from sterna.support.errors import OpNotImplemented
 
 
 @converter("BATCH_MATMUL")
+@in_float32
 def batch_matmul(node: Node) -> RelayExpr:
     """Leading axes broadcast; either operand may be transposed."""
     turned = {"transpose_a": bool(node.attr("adj_x")), "transpose_b": bool(node.attr("adj_y"))}
@@ -27,11 +32,16 @@ def batch_matmul(node: Node) -> RelayExpr:
         if dtype_of(node[1]) != "float32":
             raise OpNotImplemented("floats by whole numbers")
         made = call("nn.batch_matmul", first, second, **turned)
-    elif dtype_of(node[0]) == "int8":
-        sums = call("qnn.batch_matmul", first, second, *zeros_and_scales(node), **turned)
+    elif dtype_of(node[0]) in ("int8", "int16"):
+        wide = "int64" if dtype_of(node[0]) == "int16" else "int32"
+        sums = call("qnn.batch_matmul", first, second, *zeros_and_scales(node), out_dtype=wide,
+                    **turned)
         out = node.result_quantization()
-        ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
-        made = rescaled(node, sums, ratio, out, node.result_dtype())
+        # kernels for processors take over where the second operand has no zero point
+        is_shifted = bool(np.any(node.quantization(1).zero))
+        ratio = product_ratio(
+            node, node.quantization(0), node.quantization(1), out, twice=is_shifted)
+        made = rescaled(node, sums, ratio, out, node.result_dtype(), twice=is_shifted)
     else:
         raise OpNotImplemented(f"{node.dtype()}")
     return reshape(made, (*batch, rows, columns))
@@ -70,6 +80,8 @@ def l2_normalization(node: Node) -> RelayExpr:
 
 @converter("LOG_SOFTMAX")
 def log_softmax(node: Node) -> RelayExpr:
+    if node.is_quantized() and node.dtype() in ("int8", "uint8"):
+        return log_softmax_of_bytes(node)
     if dtype_of(node[0]) != "float32":
         raise OpNotImplemented(f"{node.dtype()}")
     return call("nn.log_softmax", node[0], axis=-1)

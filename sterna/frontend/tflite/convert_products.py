@@ -8,7 +8,8 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
 from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
-from sterna.frontend.tflite.dynamic_range import by_range, dense_of_blocks, scaled_sums
+from sterna.frontend.tflite.dynamic_range import by_range, dense_of_blocks, scaled_sums, signed
+from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import Node, converter
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.expr import RelayExpr
@@ -42,6 +43,7 @@ def steps(node: Node, name: str, axes: str) -> tuple[int, ...]:
 
 
 @converter("CONV_2D")
+@in_float32
 def conv_2d(node: Node) -> RelayExpr:
     """Weights are out, height, width, in; fewer inputs than the data has are groups."""
     channels, height, width, inputs = node.shape(1)
@@ -53,8 +55,11 @@ def conv_2d(node: Node) -> RelayExpr:
 
 
 @converter("DEPTHWISE_CONV_2D")
+@in_float32
 def depthwise_conv_2d(node: Node) -> RelayExpr:
     """Weights are 1, height, width, out."""
+    if node.dtype() == "int16" and node.dtype(1) == "int4":
+        raise ValueError("its weights are of int4, which kernels for int16 do not unpack")
     _, height, width, channels = node.shape(1)
     inputs = node.shape()[3]
     if not inputs or channels % inputs:
@@ -88,7 +93,7 @@ def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExp
     """The convolution of floats, by the range of each image where weights are whole numbers."""
     if not node.is_quantized(1):
         return call("nn.conv2d", node[0], weight, **attrs)
-    ranged, scheme = by_range(node[0]), node.quantization(1)
+    ranged, scheme, weight = by_range(node[0]), node.quantization(1), signed(weight)
     if node.shape()[0] == 1:
         one = constant(1, "float32")
         zero = reshape(ranged.zero, ())
@@ -141,12 +146,13 @@ def _dense_of_floats(node: Node, rows: RelayExpr, units: int) -> RelayExpr:
     if blocks is not None:
         return dense_of_blocks(rows, node[1], *blocks)
     ranged, one = by_range(rows), constant(1, "float32")
-    sums = call("qnn.dense", ranged.data, node[1], reshape(ranged.zero, (-1,)),
+    sums = call("qnn.dense", ranged.data, signed(node[1]), reshape(ranged.zero, (-1,)),
                 constant(0, "int32"), one, one, units=units)
     return scaled_sums(sums, ranged.scale, node.quantization(1))
 
 
 @converter("FULLY_CONNECTED")
+@in_float32
 def fully_connected(node: Node) -> RelayExpr:
     """Data as rows of what the weights read; weights are out, in."""
     units, depth = node.shape(1)

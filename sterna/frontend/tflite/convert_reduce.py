@@ -5,10 +5,8 @@ import math
 from sterna.frontend.calls import axes_below, call, cast, parts, rank_of
 from sterna.frontend.tflite.convert_shape import type_at
 from sterna.frontend.tflite.node import TFLM, Node, converter
-from sterna.frontend.tflite.requantize import like_result
-from sterna.frontend.tflite.sums import by_floats, by_fractions
+from sterna.frontend.tflite.sums import by_floats, by_fractions, product
 from sterna.relay.expr import RelayExpr
-from sterna.support.errors import OpNotImplemented
 
 _PLAIN = {
     "SUM": "sum", "MEAN": "mean", "REDUCE_PROD": "prod", "REDUCE_MAX": "max", "REDUCE_MIN": "min",
@@ -22,14 +20,14 @@ def reduce(node: Node) -> RelayExpr:
     attrs = {"axis": axes, "keepdims": bool(node.attr("keep_dims"))}
     if not axes and rank_of(node[0]):
         return node[0]
+    if node.kind in ("MEAN", "SUM", "REDUCE_PROD"):
+        node.expect_scale()
     is_whole = node.is_quantized() and node.dtype() in ("int8", "uint8", "int16")
-    if not is_whole:
+    if not is_whole or node.kind in ("REDUCE_MAX", "REDUCE_MIN"):  # whatever the scales are
         return call(_PLAIN[node.kind], node[0], **attrs)
-    if node.kind in ("REDUCE_MAX", "REDUCE_MIN"):
-        return call(_PLAIN[node.kind], like_result(node, 0), **attrs)
-    if node.kind in ("MEAN", "SUM"):
-        return _of_whole_numbers(node, axes, attrs)
-    raise OpNotImplemented(f"{node.dtype()}")
+    if node.kind == "REDUCE_PROD":
+        return product(node, axes, bool(attrs["keepdims"]))
+    return _of_whole_numbers(node, axes, attrs)
 
 
 def _of_whole_numbers(

@@ -15,7 +15,9 @@ from sterna.frontend.tflite.fixed_point import (
     multiplied,
     quantized_multiplier,
 )
+from sterna.frontend.tflite.fixed_point_graph import high, number
 from sterna.frontend.tflite.lines import HIGH, LOW, RANGE, Float, on_lines, places_on
+from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
@@ -32,6 +34,7 @@ REACH, SHORT_BITS = 10.0, 15
 
 
 @converter("SOFTMAX")
+@in_float32
 def softmax(node: Node) -> RelayExpr:
     """Of rows, which are what lies along the last axis."""
     beta = float(node.attr("beta"))
@@ -160,32 +163,21 @@ def _by_fixed_point(node: Node, scale: float, beta: float) -> RelayExpr:
     whole = cast(call("take", constant(table), differences, axis=0), "int64")
     bits = DataType(node.result_dtype()).bits
     right = call("add", cast(over, "int64"), constant(FRACTION - bits, "int64"))
-    return _held(node, cast(_away(_high(whole, reciprocal), right), "int32"))
-
-
-def _high(a: RelayExpr, b: RelayExpr) -> RelayExpr:
-    """`high_product` of expressions of int64."""
-    product = call("add", call("multiply", a, b), constant(1 << 30, "int64"))
-    return call("right_shift", product, constant(FRACTION, "int64"))
+    return _held(node, cast(_away(high(whole, reciprocal), right), "int32"))
 
 
 def _away(x: RelayExpr, power: RelayExpr) -> RelayExpr:
-    """`divided_by_power` of what is not negative."""
-    half = call("right_shift", call("left_shift", constant(1, "int64"), power),
-                constant(1, "int64"))
+    """`divided` of what is not negative."""
+    half = call("right_shift", call("left_shift", number(1), power), number(1))
     return call("right_shift", call("add", x, half), power)
 
 
 def _reciprocal(x: RelayExpr) -> RelayExpr:
     """1 / (1 + x) of fractions from 0 to 1 by three steps of Newton's, as fractions."""
-
-    def number(value: int) -> RelayExpr:
-        return constant(value, "int64")
-
     half = call("right_shift", call("add", x, number(LARGEST + 1)), number(1))
-    made = call("add", number(1515870810), _high(half, number(-1010580540)))
+    made = call("add", number(1515870810), high(half, number(-1010580540)))
     for _ in range(3):
-        left = call("subtract", number(1 << 29), _high(half, made))
-        step = call("left_shift", _high(made, left), number(2))
+        left = call("subtract", number(1 << 29), high(half, made))
+        step = call("left_shift", high(made, left), number(2))
         made = call("add", made, step)
     return call("minimum", call("left_shift", made, number(1)), number(LARGEST))

@@ -13,12 +13,15 @@ from sterna.frontend.tflite.convert_products import (
     with_bias,
     zeros_and_scales,
 )
+from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import CUSTOM, Node, converter
+from sterna.frontend.tflite.schema import TYPES
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
 
 @converter("TRANSPOSE_CONV")
+@in_float32
 def transpose_conv(node: Node) -> RelayExpr:
     """The shape of the result, weights as out, height, width, in; then data and a bias."""
     wanted = node.ints(0, "the shape of the result")
@@ -71,10 +74,19 @@ def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
             raise OpNotImplemented("floats by weights of whole numbers")
         made = call("nn.conv2d_transpose", node[0], weight, **attrs)
         return activated(node, with_bias(node, made))
-    sums = call("qnn.conv2d_transpose", node[0], weight, *zeros_and_scales(node), **attrs)
+    wide = "int64" if node.dtype() == "int16" and not _has_short_bias(node) else "int32"
+    sums = call("qnn.conv2d_transpose", node[0], weight, *zeros_and_scales(node), out_dtype=wide,
+                **attrs)
     out, dtype = node.result_quantization(), node.result_dtype()
     ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
     return held(node, rescaled(node, with_bias(node, sums), ratio, out, dtype, 3), out, dtype)
+
+
+def _has_short_bias(node: Node) -> bool:
+    """Whether a bias is of 32 bits, or would be if there were one."""
+    if node.has(2):
+        return dtype_of(node[2]) == "int32"
+    return bool(node.attr("bias_type", 0) == TYPES.index("int32"))
 
 
 @converter("CONV_3D")

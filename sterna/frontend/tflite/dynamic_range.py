@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, rank_of, reshape
+from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
@@ -49,6 +49,11 @@ def by_range(data: RelayExpr) -> Ranged:
         cast(call("clip", whole, LOW, HIGH), "int8"), call("divide", _number(1), steps),
         cast(zero, "int32"),
     )
+
+
+def signed(weight: RelayExpr) -> RelayExpr:
+    """Weights of bytes: those without a sign are the bits of bytes that have one."""
+    return call("reinterpret", weight, "int8") if dtype_of(weight) == "uint8" else weight
 
 
 def scaled_sums(sums: RelayExpr, scale: RelayExpr, weight: Quantization) -> RelayExpr:

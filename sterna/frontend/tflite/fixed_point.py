@@ -94,10 +94,14 @@ class FixedPoint:
             made = made + self.times_power(self.product(made, left), 2)
         return made
 
+    def reciprocal(self, a: Array) -> Array:
+        """1 / (1 + a) of fractions from 0 to 1, as fractions."""
+        return self.times_power(self._half_reciprocal(a), 1)
+
     def logistic(self, a: Array, whole_bits: int) -> Array:
         """1 / (1 + exp(-a)) as fractions."""
         powers = self.exp_of_negatives(-np.abs(a), whole_bits)
-        above = self.times_power(self._half_reciprocal(powers), 1)
+        above = self.reciprocal(powers)
         made = np.where(a > 0, above, self.largest - above)
         return np.where(a == 0, 1 << (self.fraction - 1), made)
 

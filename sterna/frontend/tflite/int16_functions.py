@@ -3,6 +3,7 @@
 Where they are not defined, at 0 and below, they are the end of the result's range.
 """
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -54,6 +55,24 @@ def log_of_shorts(node: Node) -> RelayExpr:
 
 def rsqrt_of_shorts(node: Node) -> RelayExpr:
     return by_lines(node, lambda x: np.asarray(1 / np.sqrt(x)), undefined=HIGH)
+
+
+def gelu_of_floats(approximate: bool) -> Callable[[Array], Array]:
+    """The function of which lines are made: each of its steps is rounded to float32."""
+    float32 = np.float32
+
+    def compute(x: Array) -> Array:
+        x = x.astype(float32)
+        if approximate:
+            bent = (float32(0.044715) * x * x).astype(np.float64) * x + x
+            inner = float32(math.sqrt(2 / math.pi)) * bent.astype(float32)
+            curve = np.tanh(inner.astype(np.float64))
+        else:
+            inner = x * float32(math.sqrt(0.5))
+            curve = np.array([math.erf(float(one)) for one in inner])
+        return np.asarray(float32(0.5) * x * (float32(1) + curve.astype(float32)))
+
+    return compute
 
 
 def abs_of_shorts(node: Node) -> RelayExpr:

@@ -116,6 +116,12 @@ class Node(shared.Node):
         return info.quantization is not None and info.dtype in QUANTIZED
 
 
+    def expect_scale(self, place: int = 0) -> None:
+        """Refuse numbers of few bits without a scale, for which kernels divide by 0."""
+        if self.dtype(place) in ("int8", "uint8", "int16"):
+            self.quantization(place)
+
+
 QUANTIZED = ("int8", "uint8", "int16", "int4", "int2", "uint4", "int32", "int64")
 
 

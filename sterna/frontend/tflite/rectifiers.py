@@ -65,16 +65,22 @@ def prelu_of_bytes(node: Node) -> RelayExpr:
     scale, zero = single(node.quantization(0), "its data")
     slope_scale, slope_zero = single(node.quantization(1), "its slopes")
     out_scale, out_zero = single(node.result_quantization(), "the result")
+    if node.dtype(1) == "int16":
+        raise ValueError("its slopes are of int16, which kernels read as if they were bytes")
     distance = call("subtract", cast(node[0], "int32"), constant(zero, "int32"))
     slope = call("subtract", cast(node[1], "int32"), constant(slope_zero, "int32"))
-    ratio = float(scale) / float(out_scale)
+    if node.rounding == TFLM:
+        ratio = float(scale) / float(out_scale)
+        ratio_below = ratio * float(slope_scale)
+    else:  # of float32
+        ratio, ratio_below = float(scale / out_scale), float(scale * slope_scale / out_scale)
     made = [
         call("qnn.requantize", part, constant(factor, "float64"), constant(0, "int32"),
              constant(1, "float64"), constant(out_zero, "int32"), rounding="TWICE",
              out_dtype=node.result_dtype())
         for part, factor in (
             (distance, ratio),
-            (call("multiply", distance, slope), ratio * float(slope_scale)),
+            (call("multiply", distance, slope), ratio_below),
         )
     ]
     return call("where", call("less", distance, constant(0, "int32")), made[1], made[0])

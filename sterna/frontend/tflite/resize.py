@@ -1,4 +1,4 @@
-"""Bilinear interpolation of bytes in whole numbers, as processors' and as reference kernels do."""
+"""Bilinear interpolation of whole numbers, as processors' and as reference kernels do."""
 
 import numpy as np
 
@@ -11,10 +11,10 @@ from sterna.relay.expr import RelayExpr
 REFERENCE_BITS, PROCESSOR_BITS = 10, 11
 
 
-def bilinear_of_bytes(node: Node, size: tuple[int, ...]) -> RelayExpr:
+def bilinear_of_whole_numbers(node: Node, size: tuple[int, ...]) -> RelayExpr:
     """Rows first: each pixel from two above each other, then from two beside each other."""
     bits = REFERENCE_BITS if _is_reference(node) else PROCESSOR_BITS
-    data = cast(node[0], "int32")
+    data = cast(node[0], _sum_type(node))
     for axis, (extent, wanted) in enumerate(zip(node.shape()[1:3], size, strict=True), 1):
         low, high, part = _places(node, extent, wanted, bits)
         shape = (1, wanted, 1, 1) if axis == 1 else (1, 1, wanted, 1)
@@ -22,25 +22,34 @@ def bilinear_of_bytes(node: Node, size: tuple[int, ...]) -> RelayExpr:
             call("take", data, constant(places.astype(np.int32)), axis=axis)
             for places in (low, high)
         )
-        near = constant(((1 << bits) - part).astype(np.int32).reshape(shape))
-        far = constant(part.astype(np.int32).reshape(shape))
+        near, far = (
+            constant(parts.reshape(shape), _sum_type(node)) for parts in ((1 << bits) - part, part)
+        )
         data = call("add", call("multiply", first, near), call("multiply", second, far))
     return cast(_rounded(node, data, 2 * bits), dtype_of(node[0]))
 
 
 def _is_reference(node: Node) -> bool:
-    """Microcontrollers have kernels for bytes with a sign alone."""
-    return node.rounding == TFLM and node.dtype() == "int8"
+    """Microcontrollers have kernels for bytes with a sign alone, and processors' are for bytes that
+    have a scale.
+    """
+    if node.dtype() == "int8":
+        return node.rounding == TFLM or not node.is_quantized()
+    return node.dtype() == "int16"
+
+
+def _sum_type(node: Node) -> str:
+    return "int64" if node.dtype() == "int16" else "int32"
 
 
 def _rounded(node: Node, total: RelayExpr, bits: int) -> RelayExpr:
     """Halves away from zero in reference kernels, upward on processors."""
-    half = constant(1 << (bits - 1), "int32")
-    moved = call("add", total, half)
+    wide = _sum_type(node)
+    moved = call("add", total, constant(1 << (bits - 1), wide))
     if _is_reference(node):
-        below = cast(call("less", total, constant(0, "int32")), "int32")
+        below = cast(call("less", total, constant(0, wide)), wide)
         moved = call("subtract", moved, below)
-    return call("right_shift", moved, constant(bits, "int32"))
+    return call("right_shift", moved, constant(bits, wide))
 
 
 def _places(node: Node, extent: int, wanted: int, bits: int) -> tuple[Array, Array, Array]:
