@@ -185,12 +185,13 @@ def set_up_anew(
 def in_turns(pairs: Iterator[Pair], seconds: float) -> Measured:
     """Run two networks in turns until every layer's test has said something, or time is over.
 
-    Both have run before, for their results.
+    Both have run before, for their results. The same kernels in both have nothing to tell.
     """
     runs: list[tuple[Array, Array]] = []
-    end = time.perf_counter() + seconds
+    begin = time.perf_counter()
     while True:
         ours, theirs = next(pairs)
+        end = begin + (0.0 if ours.described.is_same(theirs.described) else seconds)
         for _ in range(BATCH):
             if len(runs) % 2:
                 second = theirs.run()

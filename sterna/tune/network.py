@@ -64,7 +64,14 @@ class Described:
     scopes: tuple[str, ...]
     """Of each node that runs, in order."""
     kernels: tuple[str, ...]
-    """What tells each of them from others: what it computes, and the answers to its questions."""
+    """What tells each of them from others: what it computes, and what its schedule decided.
+
+    An answer to a question that nobody asked, or that is not offered, makes no other kernel.
+    """
+
+    def is_same(self, other: "Described") -> bool:
+        """Whether another network runs the same kernels in the same order."""
+        return self.kernels == other.kernels
 
     def own_nodes(self, other: "Described") -> Array:
         """Which of its nodes run kernels that the other network lacks."""
@@ -215,14 +222,14 @@ def describe(
     found = unique_kernels(network["main"], f"tvmgen_{module_name}").functions
     functions = {name: f for name, f in found.items() if not is_view(f)}
     scopes = {name: scope_of(function) for name, function in functions.items()}
+    of_kernels = {name: ask_kernel(function, target) for name, function in functions.items()}
+    of_machine = answers_text(answers_of((MACHINE,), answers))
     texts = {
-        name: f"{structural_hash(function)} "
-              f"{answers_text(answers_of((scopes[name], MACHINE), answers))}"
+        name: f"{structural_hash(function)} {answers_text(_taken(of_kernels[name]))} {of_machine}"
         for name, function in functions.items()
     }
-    asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
     return Described(
-        _questions(asked, asked_by_kernels),
+        _questions(asked, list(of_kernels.values())),
         tuple(scopes.get(name, "") for name in names),
         tuple(texts.get(name, "") for name in names),
     )
@@ -255,6 +262,12 @@ def _questions(asked: Scope, of_kernels: Sequence[Scope]) -> Questions:
         if question in graph:
             kernels[question] = {**graph.pop(question), **kernels[question]}
     return Questions(taken, kernels, graph)
+
+
+def _taken(scope: Scope) -> dict[str, str]:
+    """What was decided for a kernel and for its parts."""
+    return {f"{part.name}/{name}": decision.taken
+            for part in (scope, *_inner(scope)) for name, decision in part.decisions.items()}
 
 
 def _inner(scope: Scope) -> list[Scope]:

@@ -233,7 +233,6 @@ class Search:
         return trials
 
     def _judged(self, candidate: Candidate, found: Measured, alone: bool) -> Trial:
-        self._count(candidate.question)
         scope = scope_of(candidate.question)
         times = found.changed if alone else found.layers.get(scope, found.changed)
         if not alone and scope not in found.layers and scope in found.gone:
@@ -243,6 +242,7 @@ class Search:
             return _trial(candidate, None, Verdict.OPEN, "its layer became another")
         if (not alone and scope not in found.layers) or not any(times.challenger):
             return _trial(candidate, None, Verdict.NOT_FASTER, "it made no difference")
+        self._count(candidate.question)
         seen = compare(times.incumbent, times.challenger)
         together = self._look_again((candidate.question, candidate.answer), seen)
         self.outlook.learn(candidate, seen, together)

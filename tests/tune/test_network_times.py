@@ -26,3 +26,21 @@ def test_one_thread_is_timed_by_what_it_had_of_a_processor() -> None:
         set_num_threads(threads)
     assert len(seconds) == len(running.described.scopes)
     assert 0 < seconds.sum() <= spent
+
+
+def test_answers_that_nobody_takes_make_no_other_kernel() -> None:
+    x = relay.var("x", shape=(1, 16, 20, 20))
+    weight = relay.const(np.ones((16, 16, 1, 1), "float32"))
+    network = tvm.IRModule.from_expr(relay.nn.conv2d(x, weight))
+    target = Target("llvm")
+    untuned = BuiltNetwork.build(network, {}, target, {}, 3).described
+    question = next(q for q in untuned.questions.taken if q.endswith("/tile"))
+    scope = question.removesuffix("tile")
+    tiles = (untuned.questions.kernels | untuned.questions.graph)[question]
+    other = next(tile for tile in tiles if tile != untuned.questions.taken[question])
+    for idle in ({f"{scope}nothing": "1"}, {question: "1000 x 1000"},
+                 {question: untuned.questions.taken[question]}):
+        built = BuiltNetwork.build(network, {}, target, idle, 3).described
+        assert built.is_same(untuned) and not built.own_nodes(untuned).any()
+    changed = BuiltNetwork.build(network, {}, target, {question: other}, 3).described
+    assert not changed.is_same(untuned) and changed.questions.taken[question] == other
