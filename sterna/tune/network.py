@@ -5,6 +5,7 @@ with questions, such as layout transforms, is the rest.
 """
 
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -35,7 +36,7 @@ from sterna.runtime import (
 )
 from sterna.runtime.debug_executor import GraphModuleDebug, create
 from sterna.schedule.caches import MACHINE
-from sterna.schedule.choose import Decision, Scope, deciding
+from sterna.schedule.choose import Scope, deciding
 from sterna.schedule.config import ANSWERS
 from sterna.target import Target
 
@@ -260,8 +261,22 @@ def _questions(asked: Scope, of_kernels: Sequence[Scope]) -> Questions:
         _note(scope, kernels, taken)
     for question in kernels:  # a question of both: a tile, which decides how weights are packed
         if question in graph:
-            kernels[question] = {**graph.pop(question), **kernels[question]}
+            kernels[question] = offered_together(
+                graph.pop(question), kernels[question], taken[question]
+            )
     return Questions(taken, kernels, graph)
+
+
+def offered_together(
+    before: Mapping[str, float], offered: Mapping[str, float], taken: str
+) -> dict[str, float]:
+    """What was offered for one question before and now, in the costs of now.
+
+    A graph that packs weights by tiles counts steps of a whole layer, its kernel those of a block.
+    """
+    own, other = offered.get(taken, 0.0), before.get(taken, 0.0)
+    scale = own / other if 0 < own < math.inf and 0 < other < math.inf else 1.0
+    return {**{answer: cost * scale for answer, cost in before.items()}, **offered}
 
 
 def _taken(scope: Scope) -> dict[str, str]:
@@ -278,11 +293,8 @@ def _note(scope: Scope, offers: Offers, taken: dict[str, str]) -> None:
     for name, decision in scope.decisions.items():
         question = f"{scope.name}/{name}"
         taken[question] = decision.taken
-        offers[question] = offers.get(question, {}) | _offered(decision)
-
-
-def _offered(decision: Decision) -> dict[str, float]:
-    return dict(decision.offered)
+        before = offers.get(question, {})
+        offers[question] = offered_together(before, dict(decision.offered), decision.taken)
 
 
 def answers_of(scopes: Collection[str], answers: Answers) -> dict[str, str]:

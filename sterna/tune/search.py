@@ -280,8 +280,8 @@ class Search:
                     self.ratios[question] = each * self.ratios.get(question, 1.0)
             else:
                 self._look_again((trial.question, trial.answer), seen)
-        total = by_most([each.total for each in found])
-        beside = any(question in now.questions.graph for question in kept) and total.ratio >= 1
+        changed = by_most([each.changed for each in found])
+        beside = any(question in now.questions.graph for question in kept) and changed.ratio >= 1
         if not kept or beside:  # what layers gain, others may lose where the graph changes
             return now
         self.tried |= {(q, taken) for q in kept if (taken := now.questions.taken.get(q))}
@@ -290,7 +290,7 @@ class Search:
             self.outlook.moved(answers, log_ratio)
         self.looks = {}  # they were beside another incumbent
         if len(gained) == len(won):
-            self.log_ratio += total.log_ratio
+            self.log_ratio += by_most([each.total for each in found]).log_ratio
         try:
             return self._measure(self.incumbent)
         except TrialError:

@@ -3,12 +3,13 @@
 import time
 
 import numpy as np
+import pytest
 
 import sterna as tvm
 from sterna import relay
 from sterna.runtime import num_threads, set_num_threads
 from sterna.target import Target
-from sterna.tune.network import BuiltNetwork
+from sterna.tune.network import BuiltNetwork, offered_together
 
 
 def test_one_thread_is_timed_by_what_it_had_of_a_processor() -> None:
@@ -44,3 +45,14 @@ def test_answers_that_nobody_takes_make_no_other_kernel() -> None:
         assert built.is_same(untuned) and not built.own_nodes(untuned).any()
     changed = BuiltNetwork.build(network, {}, target, {question: other}, 3).described
     assert not changed.is_same(untuned) and changed.questions.taken[question] == other
+
+
+def test_one_question_of_two_askers_is_offered_in_the_costs_of_the_last() -> None:
+    of_graph = {"8 x 8": 520.0, "5 x 8": 550.0, "5 x 16": 530.0}
+    of_kernel = {"5 x 8": 110.0, "4 x 8": 160.0}
+    assert offered_together(of_graph, of_kernel, "5 x 8") == pytest.approx(
+        {"8 x 8": 104.0, "5 x 8": 110.0, "5 x 16": 106.0, "4 x 8": 160.0}
+    )
+    by_rule = {"ahead": 0.0, "in turn": 1.0}
+    assert offered_together(by_rule, by_rule, "ahead") == by_rule
+    assert offered_together({"wide": 3.0}, {"5 x 8": 110.0}, "5 x 8")["wide"] == 3.0
