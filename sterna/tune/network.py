@@ -9,7 +9,7 @@ import math
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from sterna.lowering.graph import is_view
 from sterna.lowering.lower_kernel import ask_kernel, scope_of
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Function
 from sterna.rpc.client import RPCSession
 from sterna.runtime import (
     Device,
@@ -91,22 +92,16 @@ class BuiltNetwork:
     @classmethod
     def build(
         cls, mod: IRModule, params: Mapping[str, Any], target: Target, answers: Answers,
-        opt_level: int,
+        opt_level: int, known: "KnownKernels | None" = None,
     ) -> "BuiltNetwork":
-        """Compile a network under answers."""
+        """Compile a network under answers; known: what its earlier builds' kernels asked."""
         with PassContext(opt_level, config={ANSWERS: dict(answers)}):
             with deciding("network") as asked:
                 factory = relay_build.build(mod, target=target, params=params)
-            return cls._of(factory, target, asked, answers)
-
-    @classmethod
-    def _of(
-        cls, factory: GraphExecutorFactoryModule, target: Target, asked: Scope, answers: Answers
-    ) -> "BuiltNetwork":
-        names = [_function_of(node) for node in running_nodes(factory.graph_json)]
-        return cls(factory, target, describe(
-            factory.ir_mod, factory.libmod_name, names, target, asked, answers
-        ))
+            names = [_function_of(node) for node in running_nodes(factory.graph_json)]
+            return cls(factory, target, describe(
+                factory.ir_mod, factory.libmod_name, names, target, asked, answers, known
+            ))
 
     def here(self) -> "RunningNetwork":
         """The network, ready to run on this machine."""
@@ -215,15 +210,39 @@ class RunningNetwork:
         return seconds * 1e-9
 
 
+@dataclass(slots=True)
+class KnownKernels:
+    """What kernels asked under answers, of builds for one target that differ in answers alone."""
+
+    _scopes: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Whose answers matter to a kernel, by its function's hash."""
+    _asked: dict[tuple[int, str], Scope] = field(default_factory=dict)
+
+    def ask(self, function: Function, target: Target, answers: Answers) -> Scope:
+        """What the schedule of a function asks, which only its own answers change."""
+        digest = structural_hash(function)
+        names = self._scopes.get(digest, frozenset())
+        found = self._asked.get((digest, answers_text(answers_of(names, answers))))
+        if found is None:
+            found = ask_kernel(function, target)
+            inner = {part.name for part in (found, *_inner(found))}
+            names |= {"", MACHINE, scope_of(function), *inner}
+            self._scopes[digest] = names
+            self._asked[digest, answers_text(answers_of(names, answers))] = found
+        return found
+
+
 def describe(
     network: IRModule, module_name: str, names: Sequence[str], target: Target, asked: Scope,
-    answers: Answers,
+    answers: Answers, known: KnownKernels | None = None,
 ) -> Described:
     """What is known of a network whose nodes run the kernels of these names, in order."""
+    kernels = known or KnownKernels()
     found = unique_kernels(network["main"], f"tvmgen_{module_name}").functions
     functions = {name: f for name, f in found.items() if not is_view(f)}
     scopes = {name: scope_of(function) for name, function in functions.items()}
-    of_kernels = {name: ask_kernel(function, target) for name, function in functions.items()}
+    of_kernels = {name: kernels.ask(function, target, answers)
+                  for name, function in functions.items()}
     of_machine = answers_text(answers_of((MACHINE,), answers))
     texts = {
         name: f"{structural_hash(function)} {answers_text(_taken(of_kernels[name]))} {of_machine}"

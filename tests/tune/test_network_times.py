@@ -9,7 +9,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.runtime import num_threads, set_num_threads
 from sterna.target import Target
-from sterna.tune.network import BuiltNetwork, offered_together
+from sterna.tune.network import BuiltNetwork, KnownKernels, offered_together
 
 
 def test_one_thread_is_timed_by_what_it_had_of_a_processor() -> None:
@@ -56,3 +56,18 @@ def test_one_question_of_two_askers_is_offered_in_the_costs_of_the_last() -> Non
     by_rule = {"ahead": 0.0, "in turn": 1.0}
     assert offered_together(by_rule, by_rule, "ahead") == by_rule
     assert offered_together({"wide": 3.0}, {"5 x 8": 110.0}, "5 x 8")["wide"] == 3.0
+
+
+def test_kernels_that_were_asked_before_say_the_same() -> None:
+    x = relay.var("x", shape=(1, 16, 12, 12))
+    ones = [relay.const(np.ones(shape, "float32")) for shape in ((32, 16, 3, 3), (16, 32, 1, 1))]
+    made = relay.nn.conv2d(relay.nn.relu(relay.nn.conv2d(x, ones[0], padding=1)), ones[1])
+    network, target = tvm.IRModule.from_expr(made), Target("llvm")
+    known = KnownKernels()
+    untuned = BuiltNetwork.build(network, {}, target, {}, 3, known).described
+    offers = untuned.questions.kernels | untuned.questions.graph
+    for question, offered in offers.items():
+        if len(offered) > 1 and not question.endswith("loops that threads share"):
+            answers = {question: sorted(offered, key=offered.__getitem__)[1]}
+            again = BuiltNetwork.build(network, {}, target, answers, 3, known).described
+            assert again == BuiltNetwork.build(network, {}, target, answers, 3).described
