@@ -19,7 +19,7 @@ from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.attributes import Attrs
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.op import Way
-from sterna.schedule.choose import asking_costs, choose, deciding
+from sterna.schedule.choose import Decision, asking_costs, choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.cost import tiled_cycles
 from sterna.schedule.epilogue import Epilogue
@@ -210,12 +210,18 @@ def best_candidate(
 ) -> Candidate:
     """The cheapest way to compute a contraction, or the one that is asked for.
 
-    growth: how many times larger packed weights may be than the model's.
+    growth: how many times larger packed weights may be than the model's. What other implementations
+    asked for their plans changes nothing, and is not decided.
     """
+    asked: dict[int, dict[str, Decision]] = {}
     with deciding(str(made)) as scope:
-        offered = _candidates(made, weights, processor)
-        found = [candidate for candidate in offered if candidate.growth <= growth]
+        found = []
+        for candidates in _candidates(made, weights, processor):
+            found += [candidate for candidate in candidates if candidate.growth <= growth]
+            asked |= {id(candidate): scope.decisions for candidate in candidates}
+            scope.decisions = {}
         taken = choose("implementation", found, lambda candidate: candidate.cycles)
+        scope.decisions = asked[id(taken)] | scope.decisions
     if taken.arranged is not None:
         with deciding(str(taken.arranged.contraction)) as arranged:
             arranged.decisions = scope.decisions
@@ -251,8 +257,9 @@ def least_cycles(made: Contraction, weights: Array, processor: Processor) -> flo
 
 def ways_to_grow(made: Contraction, weights: Array, processor: Processor) -> list[Way]:
     """Its ways by the growth of their weights, each cheaper than all that grow less."""
-    with deciding(str(made)):
-        offered = _candidates(made, weights, processor)
+    with deciding(str(made)) as scope:
+        offered = [each for those in _candidates(made, weights, processor) for each in those]
+        scope.decisions = {}  # nothing is taken yet
     found: list[Way] = []
     for candidate in sorted(offered, key=lambda each: (each.growth, each.cycles)):
         if not found or candidate.cycles < found[-1].cycles:
@@ -260,13 +267,13 @@ def ways_to_grow(made: Contraction, weights: Array, processor: Processor) -> lis
     return found
 
 
-def _candidates(made: Contraction, weights: Array, processor: Processor) -> list[Candidate]:
-    return [
-        candidate
-        for each in implementations().values()
-        if each.takes_open or not made.is_open
-        for candidate in each.candidates(made, weights, processor)
-    ]
+def _candidates(
+    made: Contraction, weights: Array, processor: Processor
+) -> Iterator[Sequence[Candidate]]:
+    """Those of one implementation after the other."""
+    for each in implementations().values():
+        if each.takes_open or not made.is_open:
+            yield each.candidates(made, weights, processor)
 
 
 def packed_operands(

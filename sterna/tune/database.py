@@ -38,6 +38,8 @@ _WAIT_SECONDS = 30.0
 KEPT, SET_ASIDE = "kept", "set aside"
 # Answers are short texts; a file with longer ones was not written here.
 LONGEST = 1000
+# So are logarithms of ratios: nothing takes e to the power of that many times as long.
+FARTHEST = 100.0
 
 
 def _plain(sql: str | None) -> str:
@@ -169,7 +171,8 @@ class TuningDatabase:
             "select question, answer, predicted, log_ratio, error, outcome, reason from trial "
             "where target = ? and machine = ? and version = ? order by made"
         )
-        return [Trial(*row) for row in self._rows(query, (*_key(target), __version__))]
+        rows = self._rows(query, (*_key(target), __version__))
+        return [Trial(*row) for row in rows if _is_trial(*row)]
 
     def add_network(self, digest: str, target: Target, default_seconds: float, seconds: float,
                     ratio: float) -> None:
@@ -198,6 +201,16 @@ def fingerprint(target: Target) -> str:
     machine = machine_of(host_of(target))
     return json.dumps([machine.triple, machine.cpu, sorted(machine.feature_set),
                        repr(machine.core)])
+
+
+def _is_trial(
+    question: Any, answer: Any, predicted: Any, log_ratio: Any, error: Any, outcome: Any,
+    reason: Any,
+) -> bool:
+    """Whether a row is what add_trials writes; SQLite holds anything in any column."""
+    numbers = [predicted, *(value for value in (log_ratio, error) if value is not None)]
+    return (all(map(_is_text, (question, answer, outcome, reason)))
+            and all(isinstance(n, float) and abs(n) <= FARTHEST for n in numbers))
 
 
 def _is_text(value: Any) -> bool:

@@ -5,10 +5,11 @@ with questions, such as layout transforms, is the rest.
 """
 
 import json
+import math
 import tempfile
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from sterna.lowering.graph import is_view
 from sterna.lowering.lower_kernel import ask_kernel, scope_of
 from sterna.lowering.unique_kernels import unique_kernels
 from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.expr import Function
 from sterna.rpc.client import RPCSession
 from sterna.runtime import (
     Device,
@@ -35,7 +37,7 @@ from sterna.runtime import (
 )
 from sterna.runtime.debug_executor import GraphModuleDebug, create
 from sterna.schedule.caches import MACHINE
-from sterna.schedule.choose import Decision, Scope, deciding
+from sterna.schedule.choose import Scope, deciding
 from sterna.schedule.config import ANSWERS
 from sterna.target import Target
 
@@ -64,7 +66,14 @@ class Described:
     scopes: tuple[str, ...]
     """Of each node that runs, in order."""
     kernels: tuple[str, ...]
-    """What tells each of them from others: what it computes, and the answers to its questions."""
+    """What tells each of them from others: what it computes, and what its schedule decided.
+
+    An answer to a question that nobody asked, or that is not offered, makes no other kernel.
+    """
+
+    def is_same(self, other: "Described") -> bool:
+        """Whether another network runs the same kernels in the same order."""
+        return self.kernels == other.kernels
 
     def own_nodes(self, other: "Described") -> Array:
         """Which of its nodes run kernels that the other network lacks."""
@@ -83,22 +92,16 @@ class BuiltNetwork:
     @classmethod
     def build(
         cls, mod: IRModule, params: Mapping[str, Any], target: Target, answers: Answers,
-        opt_level: int,
+        opt_level: int, known: "KnownKernels | None" = None,
     ) -> "BuiltNetwork":
-        """Compile a network under answers."""
+        """Compile a network under answers; known: what its earlier builds' kernels asked."""
         with PassContext(opt_level, config={ANSWERS: dict(answers)}):
             with deciding("network") as asked:
                 factory = relay_build.build(mod, target=target, params=params)
-            return cls._of(factory, target, asked, answers)
-
-    @classmethod
-    def _of(
-        cls, factory: GraphExecutorFactoryModule, target: Target, asked: Scope, answers: Answers
-    ) -> "BuiltNetwork":
-        names = [_function_of(node) for node in running_nodes(factory.graph_json)]
-        return cls(factory, target, describe(
-            factory.ir_mod, factory.libmod_name, names, target, asked, answers
-        ))
+            names = [_function_of(node) for node in running_nodes(factory.graph_json)]
+            return cls(factory, target, describe(
+                factory.ir_mod, factory.libmod_name, names, target, asked, answers, known
+            ))
 
     def here(self) -> "RunningNetwork":
         """The network, ready to run on this machine."""
@@ -207,22 +210,46 @@ class RunningNetwork:
         return seconds * 1e-9
 
 
+@dataclass(slots=True)
+class KnownKernels:
+    """What kernels asked under answers, of builds for one target that differ in answers alone."""
+
+    _scopes: dict[int, frozenset[str]] = field(default_factory=dict)
+    """Whose answers matter to a kernel, by its function's hash."""
+    _asked: dict[tuple[int, str], Scope] = field(default_factory=dict)
+
+    def ask(self, function: Function, target: Target, answers: Answers) -> Scope:
+        """What the schedule of a function asks, which only its own answers change."""
+        digest = structural_hash(function)
+        names = self._scopes.get(digest, frozenset())
+        found = self._asked.get((digest, answers_text(answers_of(names, answers))))
+        if found is None:
+            found = ask_kernel(function, target)
+            inner = {part.name for part in (found, *_inner(found))}
+            names |= {"", MACHINE, scope_of(function), *inner}
+            self._scopes[digest] = names
+            self._asked[digest, answers_text(answers_of(names, answers))] = found
+        return found
+
+
 def describe(
     network: IRModule, module_name: str, names: Sequence[str], target: Target, asked: Scope,
-    answers: Answers,
+    answers: Answers, known: KnownKernels | None = None,
 ) -> Described:
     """What is known of a network whose nodes run the kernels of these names, in order."""
+    kernels = known or KnownKernels()
     found = unique_kernels(network["main"], f"tvmgen_{module_name}").functions
     functions = {name: f for name, f in found.items() if not is_view(f)}
     scopes = {name: scope_of(function) for name, function in functions.items()}
+    of_kernels = {name: kernels.ask(function, target, answers)
+                  for name, function in functions.items()}
+    of_machine = answers_text(answers_of((MACHINE,), answers))
     texts = {
-        name: f"{structural_hash(function)} "
-              f"{answers_text(answers_of((scopes[name], MACHINE), answers))}"
+        name: f"{structural_hash(function)} {answers_text(_taken(of_kernels[name]))} {of_machine}"
         for name, function in functions.items()
     }
-    asked_by_kernels = [ask_kernel(function, target) for function in functions.values()]
     return Described(
-        _questions(asked, asked_by_kernels),
+        _questions(asked, list(of_kernels.values())),
         tuple(scopes.get(name, "") for name in names),
         tuple(texts.get(name, "") for name in names),
     )
@@ -253,8 +280,28 @@ def _questions(asked: Scope, of_kernels: Sequence[Scope]) -> Questions:
         _note(scope, kernels, taken)
     for question in kernels:  # a question of both: a tile, which decides how weights are packed
         if question in graph:
-            kernels[question] = {**graph.pop(question), **kernels[question]}
+            kernels[question] = offered_together(
+                graph.pop(question), kernels[question], taken[question]
+            )
     return Questions(taken, kernels, graph)
+
+
+def offered_together(
+    before: Mapping[str, float], offered: Mapping[str, float], taken: str
+) -> dict[str, float]:
+    """What was offered for one question before and now, in the costs of now.
+
+    A graph that packs weights by tiles counts steps of a whole layer, its kernel those of a block.
+    """
+    own, other = offered.get(taken, 0.0), before.get(taken, 0.0)
+    scale = own / other if 0 < own < math.inf and 0 < other < math.inf else 1.0
+    return {**{answer: cost * scale for answer, cost in before.items()}, **offered}
+
+
+def _taken(scope: Scope) -> dict[str, str]:
+    """What was decided for a kernel and for its parts."""
+    return {f"{part.name}/{name}": decision.taken
+            for part in (scope, *_inner(scope)) for name, decision in part.decisions.items()}
 
 
 def _inner(scope: Scope) -> list[Scope]:
@@ -265,11 +312,8 @@ def _note(scope: Scope, offers: Offers, taken: dict[str, str]) -> None:
     for name, decision in scope.decisions.items():
         question = f"{scope.name}/{name}"
         taken[question] = decision.taken
-        offers[question] = offers.get(question, {}) | _offered(decision)
-
-
-def _offered(decision: Decision) -> dict[str, float]:
-    return dict(decision.offered)
+        before = offers.get(question, {})
+        offers[question] = offered_together(before, dict(decision.offered), decision.taken)
 
 
 def answers_of(scopes: Collection[str], answers: Answers) -> dict[str, str]:

@@ -233,7 +233,6 @@ class Search:
         return trials
 
     def _judged(self, candidate: Candidate, found: Measured, alone: bool) -> Trial:
-        self._count(candidate.question)
         scope = scope_of(candidate.question)
         times = found.changed if alone else found.layers.get(scope, found.changed)
         if not alone and scope not in found.layers and scope in found.gone:
@@ -243,6 +242,7 @@ class Search:
             return _trial(candidate, None, Verdict.OPEN, "its layer became another")
         if (not alone and scope not in found.layers) or not any(times.challenger):
             return _trial(candidate, None, Verdict.NOT_FASTER, "it made no difference")
+        self._count(candidate.question)
         seen = compare(times.incumbent, times.challenger)
         together = self._look_again((candidate.question, candidate.answer), seen)
         self.outlook.learn(candidate, seen, together)
@@ -280,8 +280,8 @@ class Search:
                     self.ratios[question] = each * self.ratios.get(question, 1.0)
             else:
                 self._look_again((trial.question, trial.answer), seen)
-        total = by_most([each.total for each in found])
-        beside = any(question in now.questions.graph for question in kept) and total.ratio >= 1
+        changed = by_most([each.changed for each in found])
+        beside = any(question in now.questions.graph for question in kept) and changed.ratio >= 1
         if not kept or beside:  # what layers gain, others may lose where the graph changes
             return now
         self.tried |= {(q, taken) for q in kept if (taken := now.questions.taken.get(q))}
@@ -290,7 +290,7 @@ class Search:
             self.outlook.moved(answers, log_ratio)
         self.looks = {}  # they were beside another incumbent
         if len(gained) == len(won):
-            self.log_ratio += total.log_ratio
+            self.log_ratio += by_most([each.total for each in found]).log_ratio
         try:
             return self._measure(self.incumbent)
         except TrialError:

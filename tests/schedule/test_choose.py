@@ -9,7 +9,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.relay.arrays import Array
 from sterna.relay.interpreter import interpret
-from sterna.schedule.choose import Decision, choose, deciding
+from sterna.schedule.choose import Decision, Scope, choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import (
     Candidate,
@@ -224,3 +224,26 @@ def test_the_cheapest_is_taken_untuned() -> None:
     assert str(best_candidate(made, weights, FLOATS)) == str(first)
     labels = [str(candidate) for candidate in every]
     assert len(set(labels)) == len(labels), "candidates are told apart by their text"
+
+
+def test_only_what_the_taken_implementation_asks_is_decided() -> None:
+    x = relay.var("x", shape=(1, 64, 28, 28))
+    weight = relay.const(np.ones((64, 64, 1, 1), "float32"))
+    call = relay.nn.conv2d(x, weight)
+    scope = "1x28x28x64 * 64x1x1x64 -> 1x28x28x64 float32"
+    decided = {}
+    for way in ("im2col", "direct"):
+        answers = {f"{scope}/layouts": "NCHW -> NCHW", f"{scope}/implementation": way}
+        config = {"schedule.answers": answers}
+        with deciding("network") as asked, tvm.transform.PassContext(3, config=config):
+            built = relay.build(tvm.IRModule.from_expr(call), target="llvm")
+        assert built is not None
+        decided[way] = [d for each in _scopes(asked) if each.name == scope
+                        for d in each.decisions.values()]
+        assert [d.taken for d in decided[way] if d.name == "implementation"] == [way]
+    assert {d.name for d in decided["im2col"]} >= {"tile", "panel", "channels in parts"}
+    assert not {d.name for d in decided["direct"]} & {"panel", "channels in parts", "copied"}
+
+
+def _scopes(scope: Scope) -> list[Scope]:
+    return [each for part in scope.inner for each in (part, *_scopes(part))]

@@ -1,5 +1,6 @@
 """Records of tuning: many writers, strangers' files, what is set aside."""
 
+import math
 import sqlite3
 import threading
 from pathlib import Path
@@ -91,3 +92,19 @@ def test_answers_that_are_no_short_texts_are_left_out(tmp_path: Path) -> None:
     connection.commit()
     connection.close()
     assert database.answers(HERE) == {"a/tile": "4 x 8"}
+
+
+@pytest.mark.parametrize(("column", "value"), [
+    ("predicted", "abc"), ("log_ratio", math.inf), ("error", 1e308), ("question", b"\xff"),
+    ("log_ratio", "x"), ("answer", "9" * 1001),
+])
+def test_trials_that_nobody_writes_are_left_out(
+    tmp_path: Path, column: str, value: object
+) -> None:
+    database, path = TuningDatabase(tmp_path / "t.db"), tmp_path / "t.db"
+    kept = Trial("layer/tile", "4 x 8", 0.1, -0.05, 0.01, "faster")
+    database.add_trials(HERE, [kept, kept])
+    with sqlite3.connect(path) as connection:
+        connection.execute(f"update trial set {column} = ? where rowid = 1", (value,))
+    connection.close()
+    assert TuningDatabase(path).trials(HERE) == [kept]

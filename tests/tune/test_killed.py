@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TypeVar
 
 from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase
@@ -15,6 +17,7 @@ from tests.support import ROOT
 from tests.tune.simulated import SimulatedWorker, random_layer, whole_time
 
 TARGET = Target("llvm")
+T = TypeVar("T")
 
 
 def network() -> SimulatedWorker:
@@ -71,3 +74,38 @@ def test_two_tuners_on_one_file_end_well(tmp_path: Path) -> None:
     database, worker = TuningDatabase(path), network()
     assert len(database.networks(TARGET)) == 2
     assert whole_time(worker, database.answers(TARGET)) < whole_time(worker, {})
+
+
+def serve() -> None:
+    """A process that a candidate hangs: it tells who it is and answers nothing."""
+    Path(sys.argv[3]).write_text(str(os.getpid()), "utf-8")
+    while True:
+        time.sleep(60)
+
+
+def test_a_hanging_process_ends_with_a_killed_tuner(tmp_path: Path) -> None:
+    told = tmp_path / "pid"
+    code = (f"from sterna.tune.lines import LineProcess; "
+            f"LineProcess({__name__!r}, {str(told)!r}).ask({{}}, 600.0)")
+    tuner = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT,
+                             env={**os.environ, "PYTHONPATH": str(ROOT)})
+    pid = int(_within(60.0, lambda: told.exists() and told.read_text("utf-8")))
+    tuner.send_signal(signal.SIGKILL)
+    tuner.wait()
+    assert _within(20.0, lambda: not _lives(pid))
+
+
+def _within(seconds: float, found: Callable[[], T]) -> T:
+    """What is found before some time is over; else the last that was."""
+    end = time.monotonic() + seconds
+    while not (seen := found()) and time.monotonic() < end:
+        time.sleep(0.05)
+    return seen
+
+
+def _lives(pid: int) -> bool:
+    """Whether a process runs; one that ended and that nobody has waited for does not."""
+    try:
+        return "Z" not in Path(f"/proc/{pid}/stat").read_text("utf-8").rpartition(")")[2].split()[0]
+    except OSError:
+        return False
