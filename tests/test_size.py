@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 3000,
     "autotvm": 1700,
     "cli": 2970,
-    "codegen": 13870,
+    "codegen": 13890,
     "contrib": 1820,
     "driver": 3200,
     "exec": 200,
