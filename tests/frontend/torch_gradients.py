@@ -40,6 +40,7 @@ from tests.frontend.torch_opinfo import (
     limited,
     name_of,
     operators,
+    part_of,
     reason_of,
     short,
     spread,
@@ -157,6 +158,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--part", default="1/1", help="2/4: the second of four parts of them")
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args(words)
     warnings.simplefilter("ignore")
@@ -165,7 +167,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.compiled:
         torch_compile._build = by_references
     outcomes = []
-    for op in operators(torch.float32):
+    for op in part_of(operators(torch.float32), given.part):
         wanted = not given.only or name_of(op) in given.only or op.name in given.only
         if not wanted or not op.supports_autograd:
             continue

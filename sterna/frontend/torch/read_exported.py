@@ -57,6 +57,16 @@ def read_recorded(exported: Any) -> Program:
     return read_exported(exported)
 
 
+def read_recorded_fx(module: Any) -> Program | None:
+    """The same of an FX graph that PyTorch recorded; None where something in it is not plain."""
+    if not all(map(_is_plain, module.graph.nodes)):
+        return None
+    try:
+        return read_fx(module)
+    except OpNotImplemented:
+        return None  # a change in place that only PyTorch's passes undo
+
+
 def layout_of(value: Any) -> Layout | None:
     """Where the elements of a tensor lie; an extent that is a symbol is its text."""
     if not hasattr(value, "stride") or not hasattr(value, "dtype"):
@@ -289,7 +299,7 @@ def _array_of_constant(tensor: Any, what: str) -> Array:
 
 
 def read_fx(module: Any) -> Program:
-    """The program of a functional FX graph of ATen operators, all of whose tensors are inputs."""
+    """The program of an FX graph of ATen operators, all of whose tensors are inputs."""
     inputs: list[ProgramInput] = []
     weights: list[Weight] = []
     steps: list[Step] = []
@@ -307,4 +317,6 @@ def read_fx(module: Any) -> Program:
             weights.append(Weight(node.name, node.target, partial(_array_of_constant, held)))
         elif (step := step_of(node)) is not None:
             steps.append(step)
-    return Program(inputs, weights, steps, outputs)
+    return made_functional(
+        Program(inputs, weights, steps, outputs), _layouts_of(module.graph)
+    )
