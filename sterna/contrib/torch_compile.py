@@ -323,13 +323,16 @@ class _Runner:
     def _run(self, given: Tensors) -> Sequence[Array]:
         if self.model is None:
             return ()
-        tensors = [_plain(given[place].detach()) for place in self.places]
+        tensors = [_plain(given[place]) for place in self.places]
         made = self.model(*tensors)
         return made if isinstance(made, tuple | list) else (made,)
 
 
 def _plain(tensor: Any) -> Any:
-    """A tensor without holes; of complex numbers both parts."""
+    """A tensor without holes; of complex numbers both parts. A token of effects comes as None."""
+    if tensor is None:
+        return torch.empty(0)
+    tensor = tensor.detach()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor.contiguous()

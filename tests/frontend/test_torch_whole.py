@@ -17,7 +17,7 @@ from tests.frontend.torch_support import expect_close, imported, results  # noqa
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 
-class Calls(torch.nn.Module):
+class Calls(torch.nn.Module):  # type: ignore[misc]
     def __init__(self, calls: Callable[..., Any]) -> None:
         super().__init__()
         self.calls = calls

@@ -123,8 +123,9 @@ def _outcome(
         return reason_of(str(error))
     except Exception as error:
         text = str(error)
-        if "have no converter" in text:
-            return reason_of(text)
+        refused = text.partition("OpNotImplemented: ")[2]
+        if refused or "have no converter" in text:
+            return reason_of(refused or text)
         is_ours = "sterna" in text or "node '" in text
         return (BROKEN if is_ours else TORCH), short(error)
     try:

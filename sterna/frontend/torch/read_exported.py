@@ -283,6 +283,7 @@ def _other(value: Any) -> Argument:
 
     readers: dict[type, Callable[[Any], str]] = {
         torch.dtype: dtype_name, torch.device: str, torch.layout: str, torch.memory_format: str,
+        torch._ops.OpOverload: target_name,
     }
     read = readers.get(type(value))
     return Unreadable(f"an argument that is a {type(value).__name__}") if read is None else (
