@@ -92,6 +92,10 @@ def test_matrix_norms() -> None:
         ]
 
     expect_as_file(norms, torch.randn(3, 4, 5))
+    expect_as_file(
+        lambda x: [torch.linalg.matrix_norm(x, kind) for kind in ("fro", "nuc", 1, 2, torch.inf)],
+        torch.zeros(2, 0, 3),
+    )
 
 
 def test_affine_grids() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from sterna.frontend.calls import cast, rank_of
 from sterna.frontend.torch.convert_linalg import svdvals
 from sterna.frontend.torch.convert_reduce import amax, amin, sum_, vector_norm
-from sterna.frontend.torch.convert_shape import axis_of, movedim, unsqueeze
+from sterna.frontend.torch.convert_shape import axis_of, movedim, shape_of, unsqueeze
 from sterna.frontend.torch.promotion import in_float32
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -20,6 +20,8 @@ def matrix_norm(
     """Of entries ("fro"), of singular values (2, -2, "nuc"), or of sums of columns or rows."""
     data = cast(x, dtype) if dtype else x
     rows, columns = (axis_of(each, rank_of(x)) for each in dim)
+    if 0 in (shape_of(x)[rows], shape_of(x)[columns]):  # of no entries it is 0
+        return sum_(data, (rows, columns), keepdim)
     if ord == "fro":
         return vector_norm(data, 2, (rows, columns), keepdim)
     if ord == "nuc" or abs(float(ord)) == 2:
