@@ -14,7 +14,7 @@ import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import ml_dtypes
@@ -30,6 +30,7 @@ from torch.fx.experimental.symbolic_shapes import (
 
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
+from sterna.contrib.torch_record import record, with_autocast
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program, ProgramOutput, Ref, Weight
@@ -173,11 +174,10 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
     ]
 
     def compile_for(inputs: Tensors) -> Graph:
-        with torch.no_grad():
-            exported = torch.export.export(gm, tuple(inputs))
+        exported = lru_cache(partial(_exported, gm, inputs))
         return _or_parts(
-            partial(read_recorded, exported), inputs, static, gm, options,
-            partial(graph_of_exported, exported, inputs, static),
+            lambda: record(gm, inputs) or read_recorded(exported()), inputs, static, gm, options,
+            lambda: graph_of_exported(exported(), inputs, static),
         )
 
     def compile_open(inputs: Tensors) -> Graph | None:
@@ -190,6 +190,11 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
     if not made.is_open:
         made.find(example_inputs)
     return made
+
+
+def _exported(gm: Any, inputs: Tensors) -> Any:
+    with torch.no_grad():
+        return torch.export.export(with_autocast(gm), tuple(inputs))
 
 
 def _open_program(
@@ -318,13 +323,16 @@ class _Runner:
     def _run(self, given: Tensors) -> Sequence[Array]:
         if self.model is None:
             return ()
-        tensors = [_plain(given[place].detach()) for place in self.places]
+        tensors = [_plain(given[place]) for place in self.places]
         made = self.model(*tensors)
         return made if isinstance(made, tuple | list) else (made,)
 
 
 def _plain(tensor: Any) -> Any:
-    """A tensor without holes; of complex numbers both parts."""
+    """A tensor without holes; of complex numbers both parts. A token of effects comes as None."""
+    if tensor is None:
+        return torch.empty(0)
+    tensor = tensor.detach()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
     return tensor.contiguous()

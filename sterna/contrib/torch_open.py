@@ -5,6 +5,8 @@ from typing import Any
 
 import torch
 
+from sterna.contrib.torch_record import with_autocast
+
 # Of a number among a graph's inputs: the tensor and the axis whose extent it is.
 Extents = Mapping[int, tuple[int, int]]
 
@@ -41,7 +43,7 @@ def export_open(gm: Any, inputs: Sequence[Any]) -> Any | None:
          if isinstance(extent, torch.SymInt)}
         for place in places
     ]
-    module = _OfTensors(gm, extents, len(examples))
+    module = _OfTensors(with_autocast(gm), extents, len(examples))
     try:
         with torch.no_grad():
             exported = torch.export.export(

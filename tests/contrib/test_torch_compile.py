@@ -209,3 +209,29 @@ def test_the_backend_tvm_works_unchanged() -> None:
     )
     environment = clean_environment(PYTHONPATH=str(ROOT))
     subprocess.run([sys.executable, "-W", "ignore", "-c", program], env=environment, check=True)
+
+
+def test_a_graph_under_autocast_is_compiled_as_such() -> None:
+    def product(x: Any) -> Any:
+        return x @ x
+
+    compiled = torch.compile(product, backend=backend, options=QUICK)
+    x = torch.randn(4, 4)
+    for is_on, kind in ((True, torch.bfloat16), (False, torch.float32)):
+        with torch.no_grad(), torch.autocast("cpu", dtype=torch.bfloat16, enabled=is_on):
+            found = compiled(x)
+            assert found.dtype == kind
+            torch.testing.assert_close(found, product(x))
+
+
+def test_factorisations_are_checked_in_training() -> None:
+    def inverse(x: Any) -> Any:
+        return torch.linalg.inv(x).sum()
+
+    strict = {**QUICK, "fallback": False}
+    compiled = torch.compile(inverse, backend=backend, options=strict)
+    x = (3 * torch.eye(3) + torch.rand(3, 3)).requires_grad_()
+    (found,) = torch.autograd.grad(compiled(x), x)
+    torch.testing.assert_close(found, torch.autograd.grad(inverse(x), x)[0])
+    with pytest.raises(ValueError, match=r"linalg\.inv: a matrix is singular"):
+        compiled(torch.zeros(3, 3, requires_grad=True))

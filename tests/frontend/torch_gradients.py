@@ -40,6 +40,7 @@ from tests.frontend.torch_opinfo import (
     limited,
     name_of,
     operators,
+    part_of,
     reason_of,
     short,
     spread,
@@ -122,8 +123,9 @@ def _outcome(
         return reason_of(str(error))
     except Exception as error:
         text = str(error)
-        if "have no converter" in text:
-            return reason_of(text)
+        refused = text.partition("OpNotImplemented: ")[2]
+        if refused or "have no converter" in text:
+            return reason_of(refused or text)
         is_ours = "sterna" in text or "node '" in text
         return (BROKEN if is_ours else TORCH), short(error)
     try:
@@ -157,6 +159,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", nargs="*", default=[])
     parser.add_argument("--samples", type=int, default=1)
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--part", default="1/1", help="2/4: the second of four parts of them")
     parser.add_argument("--keep", type=Path)
     given = parser.parse_args(words)
     warnings.simplefilter("ignore")
@@ -165,7 +168,7 @@ def main(words: Sequence[str] | None = None) -> int:
     if not given.compiled:
         torch_compile._build = by_references
     outcomes = []
-    for op in operators(torch.float32):
+    for op in part_of(operators(torch.float32), given.part):
         wanted = not given.only or name_of(op) in given.only or op.name in given.only
         if not wanted or not op.supports_autograd:
             continue

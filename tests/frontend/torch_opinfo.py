@@ -17,7 +17,7 @@ import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +61,8 @@ eigenvectors and singular vectors what OpInfo says is the same for any sign.
 `python -m tests.frontend.torch_opinfo --dtype float32 --keep FOLDER` runs them, with
 `--of modules` and `--of "control flow"` PyTorch's samples of these; `python -m
 tests.frontend.torch_gradients --keep FOLDER` runs gradients by the training path of torch.compile.
-With `--page docs/pytorch_coverage.md` the former writes this page of what was kept.
+`--part 2/8` runs the second of eight parts, which is kept beside the others. With
+`--page docs/pytorch_coverage.md` the former writes this page of what was kept.
 """
 
 
@@ -299,9 +300,15 @@ class Sweep:
     version: str = torch.__version__.partition("+")[0]
 
     def write(self, folder: Path) -> None:
-        """Keep it in a folder."""
+        """Keep it in a folder, beside outcomes of other operators that were found in this way."""
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{self.dtype}.json").write_text(json.dumps(asdict(self), indent=1))
+        path = folder / f"{self.dtype}.json"
+        before = Sweep.read(path) if path.exists() else self
+        is_alike = replace(before, outcomes=[]) == replace(self, outcomes=[])
+        known = {one.name: one for one in before.outcomes} if is_alike else {}
+        known.update({one.name: one for one in self.outcomes})
+        merged = replace(self, outcomes=list(known.values()))
+        path.write_text(json.dumps(asdict(merged), indent=1))
 
     @classmethod
     def read(cls, path: Path) -> "Sweep":
@@ -312,6 +319,13 @@ class Sweep:
     def count(self, reason: str) -> int:
         """How many operators there are of a reason."""
         return sum(one.reason == reason for one in self.outcomes)
+
+
+def part_of(all_of_them: Sequence[Any], part: str) -> Sequence[Any]:
+    """The second of four equal parts of a list, for 2/4."""
+    number, count = map(int, part.split("/"))
+    places = [len(all_of_them) * at // count for at in (number - 1, number)]
+    return all_of_them[places[0] : places[1]]
 
 
 def page(sweeps: Mapping[str, Sweep]) -> str:
@@ -375,6 +389,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--dtype", default="float32")
     parser.add_argument("--of", choices=DATABASES, default=DATABASES[0])
     parser.add_argument("--compiled", action="store_true")
+    parser.add_argument("--part", default="1/1", help="2/4: the second of four parts of them")
     parser.add_argument("--keep", type=Path, help="a folder where outcomes are kept by dtype")
     parser.add_argument("--page", type=Path, help="written of what is kept, without a run")
     given = parser.parse_args(words)
@@ -387,7 +402,7 @@ def main(words: Sequence[str] | None = None) -> int:
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
     find("add")  # loads the operators, which is no part of a call's time
-    for op in described(given.of, dtype):
+    for op in part_of(described(given.of, dtype), given.part):
         if given.only and not any(name in (name_of(op), op.name) for name in given.only):
             continue
         outcomes.append(run_operator(op, dtype, given.samples, given.compiled))

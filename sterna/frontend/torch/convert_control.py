@@ -2,10 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from sterna.frontend.calls import call, constant, rank_of
+from sterna.frontend.calls import call, constant, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.graph_importer import UNMADE
 from sterna.frontend.kept_loops import Round, kept_loop
+from sterna.frontend.torch.checks import assume
 from sterna.frontend.torch.convert_shape import shape_of, slice_
 from sterna.frontend.torch.extents import found_here
 from sterna.frontend.torch.promotion import Operand
@@ -47,6 +48,22 @@ def _known(pred: Operand) -> bool | None:
     if not isinstance(pred, RelayExpr):
         return bool(pred)
     return bool(to_numpy(pred.data).any()) if isinstance(pred, Constant) else None
+
+
+@aten("ops::higher_order.with_effects")
+def with_effects(
+    token: RelayExpr, op: str, operands: Sequence[RelayExpr | str], is_matrix: bool = True
+) -> list[RelayExpr]:
+    """An operator that must run in its place, which a token tells: a check of factorisations."""
+    if op != "aten._linalg_check_errors.default":
+        raise OpNotImplemented(f"the effect of {op}")
+    info, name = operands
+    assert isinstance(info, RelayExpr)
+    is_right = call("equal", info, like(0, info))
+    axes = tuple(range(rank_of(info)))
+    holds = call("all", is_right, axis=axes) if axes else is_right
+    assume(holds, f"{name}: a matrix is singular or not positive definite")
+    return [token]
 
 
 @aten("ops::higher_order.while_loop")

@@ -394,6 +394,24 @@ def grid_sampler(
     )
 
 
+@aten("affine_grid_generator")
+@in_float32
+def affine_grid_generator(
+    theta: RelayExpr, size: Sequence[int], align_corners: bool
+) -> RelayExpr:
+    """Where the pixels of a picture lie in another one, of which an affine map is known."""
+    batch, _, *extents = size
+    rank = len(extents)
+    expect_moderate(math.prod(size), "affine_grid_generator")
+    lines = [np.linspace(-1, 1, n) if n > 1 else np.zeros(n) for n in extents]
+    if not align_corners:
+        lines = [line * ((n - 1) / n) for line, n in zip(lines, extents, strict=True)]
+    grid = np.meshgrid(*lines, indexing="ij")
+    points = np.stack([*reversed(grid), np.ones_like(grid[0])], -1).reshape(1, -1, rank + 1)
+    whole = constant(np.repeat(points, batch, 0), dtype_of(theta))
+    return reshaped(call("nn.batch_matmul", whole, theta), (batch, *extents, rank))
+
+
 @aten("im2col")
 def im2col(
     x: RelayExpr, kernel_size: Numbers, dilation: Numbers, padding: Numbers, stride: Numbers

@@ -16,6 +16,7 @@ from sterna.frontend.torch.memory import (
     BY_MEMORY,
     RENAMED,
     VIEWS,
+    WRITES_BY_MEMORY,
     Layouts,
     begins_at_its_base,
     shares_memory,
@@ -38,7 +39,8 @@ def changes_in_place(target: str) -> bool:
 def made_functional(program: Program, layouts: Layouts = lambda name: None) -> Program:
     """The same program, with a new value for every change."""
     if not any(
-        changes_in_place(step.target) or operator_of(step.target) in BY_MEMORY
+        changes_in_place(step.target)
+        or operator_of(step.target) in (*BY_MEMORY, *WRITES_BY_MEMORY)
         for step in program.steps
     ):
         return program
@@ -99,6 +101,10 @@ class _Functional:
         if name in BY_MEMORY and isinstance(base, Ref):
             base = Ref(self._memory_of(self._meaning(base.name), step))
             step = replace(step, arguments={**step.arguments, key: base})
+        if name in WRITES_BY_MEMORY and isinstance(base, Ref):
+            own = self._meaning(base.name)
+            if self._memory_of(own, step) != own:
+                raise OpNotImplemented(f"{step.name}: writing by places in the memory of a view")
         if isinstance(base, Ref) and name in RENAMED and changes_in_place(step.target):
             self._reshape(step, base.name, RENAMED[name])
             return

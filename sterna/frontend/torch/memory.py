@@ -38,6 +38,8 @@ RENAMED = {
 }
 # Operators that read elements by their places in memory, whatever view they are given.
 BY_MEMORY = frozenset({"as_strided", "as_strided_copy"})
+# The same of one that gives back the whole of what it is given, with these elements written anew.
+WRITES_BY_MEMORY = frozenset({"as_strided_scatter"})
 # How views are written back that begin where their base begins.
 _AT_THE_BEGINNING = frozenset({"same", "shape", "again", "permute", "moved"})
 _OPAQUE_AT_THE_BEGINNING = frozenset({"expand", "expand_as", "broadcast_to", "unfold"})

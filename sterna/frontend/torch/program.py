@@ -46,6 +46,7 @@ HIGHER_ORDER = {
     "ops.higher_order.scan": ["combine_fn", "init", "xs", "additional"],
     "ops.higher_order.map_impl": ["f", "xs", "additional"],
     "ops.higher_order.invoke_quant_packed": ["f", "*operands"],
+    "ops.higher_order.with_effects": ["token", "op", "*operands"],
 }
 
 

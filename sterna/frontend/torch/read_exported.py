@@ -57,6 +57,16 @@ def read_recorded(exported: Any) -> Program:
     return read_exported(exported)
 
 
+def read_recorded_fx(module: Any) -> Program | None:
+    """The same of an FX graph that PyTorch recorded; None where something in it is not plain."""
+    if not all(map(_is_plain, module.graph.nodes)):
+        return None
+    try:
+        return read_fx(module)
+    except OpNotImplemented:
+        return None  # a change in place that only PyTorch's passes undo
+
+
 def layout_of(value: Any) -> Layout | None:
     """Where the elements of a tensor lie; an extent that is a symbol is its text."""
     if not hasattr(value, "stride") or not hasattr(value, "dtype"):
@@ -273,6 +283,7 @@ def _other(value: Any) -> Argument:
 
     readers: dict[type, Callable[[Any], str]] = {
         torch.dtype: dtype_name, torch.device: str, torch.layout: str, torch.memory_format: str,
+        torch._ops.OpOverload: target_name,
     }
     read = readers.get(type(value))
     return Unreadable(f"an argument that is a {type(value).__name__}") if read is None else (
@@ -289,7 +300,7 @@ def _array_of_constant(tensor: Any, what: str) -> Array:
 
 
 def read_fx(module: Any) -> Program:
-    """The program of a functional FX graph of ATen operators, all of whose tensors are inputs."""
+    """The program of an FX graph of ATen operators, all of whose tensors are inputs."""
     inputs: list[ProgramInput] = []
     weights: list[Weight] = []
     steps: list[Step] = []
@@ -307,4 +318,6 @@ def read_fx(module: Any) -> Program:
             weights.append(Weight(node.name, node.target, partial(_array_of_constant, held)))
         elif (step := step_of(node)) is not None:
             steps.append(step)
-    return Program(inputs, weights, steps, outputs)
+    return made_functional(
+        Program(inputs, weights, steps, outputs), _layouts_of(module.graph)
+    )

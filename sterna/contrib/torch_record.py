@@ -1,0 +1,52 @@
+"""Graphs of torch.compile recorded as ATen operators, without what torch.export checks."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch._guards import tracing
+from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from sterna.frontend.torch.program import Program
+from sterna.frontend.torch.read_exported import read_recorded_fx
+
+
+class UnderAutocast(torch.nn.Module):  # type: ignore[misc]
+    """A graph under the autocast that it was compiled under, as a part of the graph itself."""
+
+    def __init__(self, graph: Any) -> None:
+        super().__init__()
+        self.graph, self.dtype = graph, torch.get_autocast_dtype("cpu")
+
+    def forward(self, *given: Any) -> Any:
+        with torch.autocast("cpu", dtype=self.dtype):
+            return self.graph(*given)
+
+
+def with_autocast(gm: Any) -> Any:
+    """The graph as torch.export records it: what is said outside of a graph is no part of it."""
+    return UnderAutocast(gm) if torch.is_autocast_enabled("cpu") else gm
+
+
+def record(gm: Any, inputs: Sequence[Any]) -> Program | None:
+    """The program of a graph for inputs of known extents, whose operators all have converters.
+
+    None for any other: torch.export takes operators apart, lifts constants and keeps branches.
+    """
+    is_plain = all(isinstance(each, torch.Tensor) for each in inputs)
+    if not is_plain or torch.is_autocast_enabled("cpu"):
+        return None
+
+    def run(*tensors: Any) -> Any:
+        return torch.fx.Interpreter(gm).run(*tensors)
+
+    mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+    # Dynamo's own context knows these tensors by other extents.
+    with tracing(None), torch.no_grad(), torch.fx.traceback.preserve_node_meta():
+        fakes = [mode.from_tensor(each, static_shapes=True) for each in inputs]
+        try:
+            made = make_fx(run, tracing_mode="fake", pre_dispatch=True)(*fakes)
+        except RuntimeError:
+            return None  # an extent or a branch that data decides; torch.export says which
+    return read_recorded_fx(made)
