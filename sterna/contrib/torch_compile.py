@@ -28,6 +28,7 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
 )
 
+from sterna.contrib.torch_aliases import aliases_of, with_aliases, with_open_aliases
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.contrib.torch_record import record, with_autocast
@@ -175,16 +176,19 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
 
     def compile_for(inputs: Tensors) -> Graph:
         exported = lru_cache(partial(_exported, gm, inputs))
-        return _or_parts(
-            lambda: record(gm, inputs) or read_recorded(exported()), inputs, static, gm, options,
+        program, aliases = record(gm, inputs) or (None, aliases_of(gm, inputs))
+        made = _or_parts(
+            lambda: program or read_recorded(exported()), inputs, static, gm, options,
             lambda: graph_of_exported(exported(), inputs, static),
         )
+        return with_aliases(made, aliases)
 
     def compile_open(inputs: Tensors) -> Graph | None:
         exported = export_open(gm, inputs)
         if exported is None:
             return None
-        return _open_program(read_recorded(exported), inputs, static, options)
+        program = _open_program(read_recorded(exported), inputs, static, options)
+        return None if program is None else with_open_aliases(program, gm, inputs)
 
     made = _Compiled(compile_for, static, example_inputs, compile_open)
     if not made.is_open:

@@ -8,6 +8,7 @@ from torch._guards import tracing
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from sterna.contrib.torch_aliases import Aliases, find_aliases
 from sterna.frontend.torch.program import Program
 from sterna.frontend.torch.read_exported import read_recorded_fx
 
@@ -29,8 +30,10 @@ def with_autocast(gm: Any) -> Any:
     return UnderAutocast(gm) if torch.is_autocast_enabled("cpu") else gm
 
 
-def record(gm: Any, inputs: Sequence[Any]) -> Program | None:
+def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
     """The program of a graph for inputs of known extents, whose operators all have converters.
+
+    Beside it which of its results share memory with what.
 
     None for any other: torch.export takes operators apart, lifts constants and keeps branches.
     """
@@ -38,8 +41,13 @@ def record(gm: Any, inputs: Sequence[Any]) -> Program | None:
     if not is_plain or torch.is_autocast_enabled("cpu"):
         return None
 
+    aliases: Aliases = ()
+
     def run(*tensors: Any) -> Any:
-        return torch.fx.Interpreter(gm).run(*tensors)
+        nonlocal aliases
+        results = torch.fx.Interpreter(gm).run(*tensors)
+        aliases = find_aliases(tensors, results)
+        return results
 
     mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
     # Dynamo's own context knows these tensors by other extents.
@@ -49,4 +57,5 @@ def record(gm: Any, inputs: Sequence[Any]) -> Program | None:
             made = make_fx(run, tracing_mode="fake", pre_dispatch=True)(*fakes)
         except RuntimeError:
             return None  # an extent or a branch that data decides; torch.export says which
-    return read_recorded_fx(made)
+    program = read_recorded_fx(made)
+    return None if program is None else (program, aliases)

@@ -1,0 +1,130 @@
+"""Results of a graph of torch.compile that share memory with its inputs or with each other.
+
+    def f(x):                  what eager PyTorch gives back: x itself, and a view of it;
+        x.relu_()              a program that writes to either afterwards sees it in both
+        return x, x.t()
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._guards import tracing
+from torch._subclasses import FakeTensorMode
+
+Graph = Callable[..., Any]
+
+# Of how many shapes a graph with open extents knows where its views lie.
+MOST_SHAPES = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A result as a view of an input, or of a result that comes before it."""
+
+    base: int
+    """The number of the input, or of the result."""
+    of_input: bool
+    is_base: bool
+    """Whether it is the very tensor."""
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+    offset: int
+    """Elements behind the first one of its base."""
+
+    def of(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
+        """The view."""
+        base = (inputs if self.of_input else results)[self.base]
+        if self.is_base:
+            return base
+        return base.as_strided(self.size, self.stride, base.storage_offset() + self.offset)
+
+
+Aliases = Sequence[Alias | None]
+
+
+def find_aliases(inputs: Sequence[Any], results: Any) -> Aliases:
+    """Which results of a run share memory with what; the tensors of the run may hold no data."""
+    every = results if isinstance(results, tuple | list) else [results]
+    found: list[Alias | None] = []
+    for result in every:
+        before = [*enumerate(inputs)], [*enumerate(every[: len(found)])]
+        sharing = (
+            made for of_input, bases in ((True, before[0]), (False, before[1]))
+            for place, base in bases
+            if (made := _alias(result, base, place, of_input)) is not None
+        )
+        found.append(next(sharing, None))
+    return found
+
+
+def _alias(result: Any, base: Any, place: int, of_input: bool) -> Alias | None:
+    if not _is_strided(result) or not _is_strided(base) or result.dtype != base.dtype:
+        return None
+    if result.untyped_storage()._cdata != base.untyped_storage()._cdata:
+        return None
+    offset = result.storage_offset() - base.storage_offset()
+    # Memory of a compiled result has the elements of that result alone, in their order.
+    last = offset + sum((n - 1) * s for n, s in zip(result.shape, result.stride(), strict=True))
+    if not of_input and not (base.is_contiguous() and offset >= 0 and last < base.numel()):
+        return None
+    return Alias(place, of_input, result is base, tuple(result.shape), result.stride(), offset)
+
+
+def _is_strided(value: Any) -> bool:
+    return (
+        isinstance(value, torch.Tensor) and value.layout is torch.strided
+        and not value.is_conj() and not value.is_neg()
+    )
+
+
+def aliases_of(gm: Any, inputs: Sequence[Any]) -> Aliases:
+    """Those of a graph, by a run of it without data; none where data decides how it runs."""
+    mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+    with tracing(None), torch.no_grad():
+        given = [
+            mode.from_tensor(each, static_shapes=True) if isinstance(each, torch.Tensor) else each
+            for each in inputs
+        ]
+        try:
+            with mode:
+                return find_aliases(given, torch.fx.Interpreter(gm).run(*given))
+        except RuntimeError:
+            return ()
+
+
+def with_aliases(graph: Graph, aliases: Aliases) -> Graph:
+    """The graph with those of its results as views that are."""
+    if not any(aliases):
+        return graph
+
+    def run(*given: Any) -> list[Any]:
+        results = list(graph(*given))
+        for place, alias in enumerate(aliases):
+            if alias is not None:
+                results[place] = alias.of(given, results)
+        return results
+
+    return run
+
+
+def with_open_aliases(graph: Graph, gm: Any, inputs: Sequence[Any]) -> Graph:
+    """The same of a graph for any extents: where views lie is found once for each shape."""
+    if not any(aliases_of(gm, inputs)):
+        return graph
+    known: dict[tuple[Any, ...], Graph] = {}
+
+    def run(*given: Any) -> Any:
+        key = tuple(map(_layout, given))
+        if key not in known:
+            if len(known) >= MOST_SHAPES:
+                known.clear()
+            known[key] = with_aliases(graph, aliases_of(gm, given))
+        return known[key](*given)
+
+    return run
+
+
+def _layout(value: Any) -> Any:
+    return (tuple(value.shape), value.stride()) if _is_strided(value) else repr(value)
