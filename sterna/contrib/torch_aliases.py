@@ -1,10 +1,16 @@
-"""Results of a graph of torch.compile that share memory with its inputs or with each other.
+"""Inputs and results of a graph of torch.compile that share memory.
 
     def f(x):                  what eager PyTorch gives back: x itself, and a view of it;
         x.relu_()              a program that writes to either afterwards sees it in both
         return x, x.t()
+
+    def g(x, y):               g(x, x[0]) gives what was written to x
+        x.add_(1)
+        return y * 2
 """
 
+import warnings
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +18,8 @@ from typing import Any
 import torch
 from torch._guards import tracing
 from torch._subclasses import FakeTensorMode
+
+from sterna.support.errors import OpNotImplemented
 
 Graph = Callable[..., Any]
 
@@ -128,3 +136,27 @@ def with_open_aliases(graph: Graph, gm: Any, inputs: Sequence[Any]) -> Graph:
 
 def _layout(value: Any) -> Any:
     return (tuple(value.shape), value.stride()) if _is_strided(value) else repr(value)
+
+
+def unless_written_memory_is_shared(
+    graph: Graph, written: Sequence[int], eager: Graph, fallback: bool
+) -> Graph:
+    """The graph for inputs of which those that it writes to lie in memory of their own.
+
+    Compiled code reads what it is given as it was before; other inputs go to PyTorch's own graph.
+    """
+    if not written:
+        return graph
+
+    def run(*given: Any) -> Any:
+        memory = [each.untyped_storage().data_ptr() if _is_strided(each) else 0 for each in given]
+        uses = Counter(memory)
+        if all(uses[memory[place]] == 1 or not memory[place] for place in written):
+            return graph(*given)
+        refused = "it writes to an input that shares memory with another; clone one of them"
+        if not fallback:
+            raise OpNotImplemented(f"a graph cannot run compiled: {refused}")
+        warnings.warn(f"a graph runs as PyTorch runs it: {refused}", stacklevel=2)
+        return eager(*given)
+
+    return run

@@ -28,7 +28,12 @@ from torch.fx.experimental.symbolic_shapes import (
     free_unbacked_symbols,
 )
 
-from sterna.contrib.torch_aliases import aliases_of, with_aliases, with_open_aliases
+from sterna.contrib.torch_aliases import (
+    aliases_of,
+    unless_written_memory_is_shared,
+    with_aliases,
+    with_open_aliases,
+)
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.contrib.torch_record import record, with_autocast
@@ -181,14 +186,18 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
             lambda: program or read_recorded(exported()), inputs, static, gm, options,
             lambda: graph_of_exported(exported(), inputs, static),
         )
-        return with_aliases(made, aliases)
+        return with_aliases(alone(made), aliases)
+
+    def alone(made: Graph) -> Graph:
+        written = made.written if isinstance(made, _Runner) else ()
+        return unless_written_memory_is_shared(made, written, gm, options.fallback)
 
     def compile_open(inputs: Tensors) -> Graph | None:
         exported = export_open(gm, inputs)
         if exported is None:
             return None
         program = _open_program(read_recorded(exported), inputs, static, options)
-        return None if program is None else with_open_aliases(program, gm, inputs)
+        return None if program is None else with_open_aliases(alone(program), gm, inputs)
 
     made = _Compiled(compile_for, static, example_inputs, compile_open)
     if not made.is_open:
@@ -312,6 +321,7 @@ class _Runner:
         outputs: Sequence[ProgramOutput], inputs: Mapping[str, int],
     ) -> None:
         self.model, self.places, self.outputs, self.inputs = model, places, outputs, inputs
+        self.written = [inputs[each.target] for each in outputs if each.kind == "input"]
 
     def __call__(self, *given: Any) -> list[Any]:
         arrays = iter(self._run(given))

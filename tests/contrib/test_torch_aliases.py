@@ -5,6 +5,8 @@ from typing import Any
 
 import pytest
 
+from sterna.support.errors import OpNotImplemented
+
 torch = pytest.importorskip("torch")
 
 
@@ -74,3 +76,27 @@ def test_views_of_an_input_that_is_a_view_itself() -> None:
         assert made[0].data_ptr() == x.data_ptr()
         made[1].zero_()
         assert not base[start : start + 4, 1:].any() and base[start : start + 4, 0].all()
+
+
+def _written(x: Any, y: Any) -> Any:
+    x.add_(1)
+    return y * 2
+
+
+@pytest.mark.parametrize("is_open", [False, True], ids=["known", "open"])
+def test_what_is_written_to_an_input_shows_in_another_of_its_memory(is_open: bool) -> None:
+    torch._dynamo.reset()
+    run = torch.compile(_written, backend="sterna", dynamic=is_open, fullgraph=True)
+    x, own = torch.randn(4, 6), torch.randn(6)
+    torch.testing.assert_close(run(x, own), own * 2)
+    with pytest.warns(UserWarning, match="shares memory with another"):
+        made = run(x, x[0])
+    torch.testing.assert_close(made, x[0] * 2)
+
+
+def test_inputs_in_one_memory_are_an_error_where_nothing_may_run_as_pytorch_runs_it() -> None:
+    torch._dynamo.reset()
+    run = torch.compile(_written, backend="sterna", fullgraph=True, options={"fallback": False})
+    x = torch.randn(4, 6)
+    with pytest.raises(OpNotImplemented, match="clone one of them"):
+        run(x, x[0])
