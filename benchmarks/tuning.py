@@ -46,7 +46,7 @@ def tuned(
 def row_of(path: Path, found: Outcome) -> Row:
     """What one network gained."""
     told = (f"{found.default_seconds * 1e3:.3f} / {found.seconds * 1e3:.3f} ms, "
-            f"{len(found.trials)} trials, {len(found.answers)} answers")
+            f"{found.count} trials, {len(found.answers)} answers")
     return Row(f"{path.stem}, untuned over tuned", 1 / found.ratio, "x", LEAST, False, told)
 
 

@@ -155,10 +155,10 @@ def layer_rows(
         network = layer.network()
         found = searched(network, target, trials, 0.45 * seconds)
         print(f"{layer}: {found.default_seconds * 1e3:.3f} / {found.seconds * 1e3:.3f} ms, "
-              f"{len(found.trials)} trials, {found.answers}", flush=True)
+              f"{found.count} trials, {found.answers}", flush=True)
         drawn = Draws(network, target, found.answers)
         least, count = drawn.least(draws, begin + seconds - AGAIN * (KEPT + 2) - 3)
-        told = f"{len(found.trials)} trials, {count} draws, {drawn.refused} refused"
+        told = f"{found.count} trials, {count} draws, {drawn.refused} refused"
         rows += [
             Row(f"{layer}, tuned", math.exp(least), "of the best draw", TUNED, False, told),
             Row(f"{layer}, untuned", math.exp(least - drawn.untuned), "of the best draw", UNTUNED,

@@ -240,7 +240,7 @@ def _data(found: Outcome, output: str) -> dict[str, Any]:
         "tuned_seconds": found.seconds,
         "speedup": 1 / found.ratio,
         "answers": found.answers,
-        "trials": len(found.trials),
+        "trials": found.count,
         "failed": found.failed,
         "interrupted": found.interrupted,
     }
@@ -250,7 +250,7 @@ def _text(
     found: Outcome, output: str, plot: str | None, show_time: Callable[[float], str]
 ) -> str:
     before, after = show_time(found.default_seconds), show_time(found.seconds)
-    speedup, trials = 1 / found.ratio, count(len(found.trials), "trial")
+    speedup, trials = 1 / found.ratio, count(found.count, "trial")
     lines = [f"untuned {before}, tuned {after}: {speedup:.3f} x, {trials}"]
     if found.failed:
         told = ", ".join(f"{number} {what}" for what, number in found.failed.items())

@@ -37,6 +37,11 @@ class Outcome:
     interrupted: bool = False
 
     @property
+    def count(self) -> int:
+        """How many trials told something: an answer that changes no kernel is none."""
+        return self.history[-1].trials if self.history else 0
+
+    @property
     def failed(self) -> dict[str, int]:
         """How many trials ended without a time, by what happened."""
         found: dict[str, int] = {}
