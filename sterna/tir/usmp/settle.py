@@ -38,8 +38,7 @@ def foreign_bytes(buffers: Sequence[BufferInfo], offsets: Sequence[int], threads
     memory, total = _Memory(threads), 0
     for number in _order(buffers):
         at, size = offsets[number], buffers[number].size
-        cost = memory.cost(at, size)
-        total += cost.foreign if cost is not None else 0
+        total += memory.cost(at, size).foreign
         memory.write(at, size)
     return total
 
@@ -151,15 +150,13 @@ class _Memory:
         best: tuple[float, int, int] = inf, 0, 0
         for at in free:
             cost = self.cost(at, size, best[0])
-            if cost is not None:
-                rank = 2 * cost.foreign + cost.new + cost.in_the_way
-                best = min(best, (rank, cost.age, at))
+            best = min(best, (2 * cost.foreign + cost.new + cost.in_the_way, cost.age, at))
         return None if best[0] == inf else best[2]
 
-    def cost(self, offset: int, size: int, limit: float = inf) -> _Cost | None:
+    def cost(self, offset: int, size: int, limit: float = inf) -> _Cost:
         """What stands against a place for a buffer of some size.
 
-        None as soon as twice what is foreign goes beyond a limit.
+        Nothing more is counted once twice what is foreign goes beyond a limit.
         """
         known = foreign = age = 0
         larger: set[tuple[int, int]] = set()
@@ -173,7 +170,7 @@ class _Memory:
             if (stretch.offset, stretch.size) != (offset, size):
                 foreign += high - low - self._own(stretch, offset, size, low, high)
                 if 2 * foreign > limit:
-                    return None
+                    break
         return _Cost(foreign, size - known, age, sum(length for _, length in larger))
 
     def write(self, offset: int, size: int) -> None:
