@@ -59,7 +59,7 @@ def conv_2d(node: Node) -> RelayExpr:
 def depthwise_conv_2d(node: Node) -> RelayExpr:
     """Weights are 1, height, width, out."""
     if node.dtype() == "int16" and node.dtype(1) == "int4":
-        raise ValueError("its weights are of int4, which kernels for int16 do not unpack")
+        raise ValueError("its weights are of int4 beside data of int16; take weights of int8")
     _, height, width, channels = node.shape(1)
     inputs = node.shape()[3]
     if not inputs or channels % inputs:
