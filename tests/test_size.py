@@ -18,7 +18,7 @@ BUDGET = {
     "autotvm": 1700,
     "cli": 2970,
     "codegen": 13890,
-    "contrib": 2070,
+    "contrib": 2080,
     "driver": 3200,
     "exec": 200,
     "frontend": 22800,

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 from torch._guards import tracing
 from torch._subclasses import FakeTensorMode
+from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
 from sterna.support.errors import OpNotImplemented
 
@@ -56,18 +57,15 @@ def find_aliases(inputs: Sequence[Any], results: Any) -> Aliases:
     """Which results of a run share memory with what; the tensors of the run may hold no data."""
     every = results if isinstance(results, tuple | list) else [results]
     found: list[Alias | None] = []
-    for result in every:
-        before = [*enumerate(inputs)], [*enumerate(every[: len(found)])]
-        sharing = (
-            made for of_input, bases in ((True, before[0]), (False, before[1]))
-            for place, base in bases
-            if (made := _alias(result, base, place, of_input)) is not None
-        )
+    bases = [(place, each, True) for place, each in enumerate(inputs)]
+    for place, result in enumerate(every):
+        sharing = (made for base in bases if (made := _alias(result, *base)) is not None)
         found.append(next(sharing, None))
+        bases.append((place, result, False))
     return found
 
 
-def _alias(result: Any, base: Any, place: int, of_input: bool) -> Alias | None:
+def _alias(result: Any, place: int, base: Any, of_input: bool) -> Alias | None:
     if not _is_strided(result) or not _is_strided(base) or result.dtype != base.dtype:
         return None
     if result.untyped_storage()._cdata != base.untyped_storage()._cdata:
@@ -81,15 +79,20 @@ def _alias(result: Any, base: Any, place: int, of_input: bool) -> Alias | None:
 
 
 def _is_strided(value: Any) -> bool:
+    """Whether a value is a tensor of known extents that as_strided makes views of."""
     return (
         isinstance(value, torch.Tensor) and value.layout is torch.strided
         and not value.is_conj() and not value.is_neg()
+        and all(isinstance(extent, int) for extent in value.shape)
     )
 
 
 def aliases_of(gm: Any, inputs: Sequence[Any]) -> Aliases:
     """Those of a graph, by a run of it without data; none where data decides how it runs."""
-    mode = FakeTensorMode(allow_non_fake_inputs=True, static_shapes=True)
+    # Loops, branches and what data decides give extents that are symbols.
+    mode = FakeTensorMode(
+        shape_env=ShapeEnv(), allow_non_fake_inputs=True, static_shapes=True
+    )
     with tracing(None), torch.no_grad():
         given = [
             mode.from_tensor(each, static_shapes=True) if isinstance(each, torch.Tensor) else each

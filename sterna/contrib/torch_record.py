@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch._guards import tracing
+from torch._ops import HigherOrderOperator
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
@@ -38,7 +39,7 @@ def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
     None for any other: torch.export takes operators apart, lifts constants and keeps branches.
     """
     is_plain = all(isinstance(each, torch.Tensor) for each in inputs)
-    if not is_plain or torch.is_autocast_enabled("cpu"):
+    if not is_plain or torch.is_autocast_enabled("cpu") or _has_inner_graphs(gm):
         return None
 
     aliases: Aliases = ()
@@ -59,3 +60,8 @@ def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
             return None  # an extent or a branch that data decides; torch.export says which
     program = read_recorded_fx(made)
     return None if program is None else (program, aliases)
+
+
+def _has_inner_graphs(gm: Any) -> bool:
+    """Whether a graph has branches or loops."""
+    return any(isinstance(node.target, HigherOrderOperator) for node in gm.graph.nodes)

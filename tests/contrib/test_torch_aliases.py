@@ -8,6 +8,7 @@ import pytest
 from sterna.support.errors import OpNotImplemented
 
 torch = pytest.importorskip("torch")
+while_loop = pytest.importorskip("torch._higher_order_ops.while_loop").while_loop
 
 
 def _views(x: Any) -> Any:
@@ -64,6 +65,21 @@ def test_what_is_written_to_a_result_shows_where_it_shows_in_pytorch(
     with torch.no_grad():
         for rows in (4, 5) if is_open else (4,):
             _check(run, function, torch.randn(rows, 6))
+
+
+def _loop(x: Any) -> Any:
+    def step(i: Any, y: Any) -> Any:
+        return i + 1, y * 2
+
+    _, made = while_loop(lambda i, y: i < 3, step, (torch.tensor(0), x))
+    return made, x.t()
+
+
+def test_graphs_with_loops_have_views_among_their_results() -> None:
+    torch._dynamo.reset()
+    run = torch.compile(_loop, backend="sterna", fullgraph=True)
+    with torch.no_grad():
+        _check(run, _loop, torch.randn(4, 6))
 
 
 def test_views_of_an_input_that_is_a_view_itself() -> None:
