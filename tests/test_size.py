@@ -23,7 +23,7 @@ BUDGET = {
     "exec": 200,
     "frontend": 22800,
     "ir": 3700,
-    "isa": 1120,
+    "isa": 1140,
     "lowering": 3710,
     "meta_schedule": 1120,
     "micro": 3600,

@@ -88,6 +88,13 @@ class Estimate(Capability):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class OpenConversion(Capability):
+    """Vectors of floats become integers of one type; numbers beyond its ends become anything."""
+
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class MatrixTiles(Capability):
     """Matrices of one type multiplied in registers of their own."""
 

@@ -12,6 +12,7 @@ from sterna.isa.capability import (
     Dot4,
     Estimate,
     MatrixTiles,
+    OpenConversion,
     SaturatingNarrow,
     TileUnit,
     VectorRegisters,
@@ -123,8 +124,8 @@ class InstructionSet:
     """Vectors of int32 become float32, or are rounded back, in more time than additions take."""
     by_element_fma: tuple[Capability, ...] = ()
     """A multiply-add takes one lane of a register for all lanes of another (AArch64's fmla)."""
-    wide_conversion: tuple[Capability, ...] = ()
-    """Vectors of floats become int64 by an instruction, which knows no ends."""
+    open_conversions: tuple[OpenConversion, ...] = ()
+    """The types that vectors of floats become by instructions which know no ends (cvttps2dq)."""
     fp16_arithmetic: tuple[Capability, ...] = ()
     """Vectors of float16 are multiplied and added as they are."""
     bf16_rounding: tuple[Capability, ...] = ()
@@ -267,6 +268,11 @@ class Instructions:
     @property
     def reciprocal_estimate(self) -> Estimate | None:
         return best(self.isa.reciprocal_estimate, self.features)
+
+    @property
+    def open_conversions(self) -> tuple[str, ...]:
+        """The types that vectors of floats become by instructions which know no ends."""
+        return tuple(row.dtype for row in self.isa.open_conversions if row.is_among(self.features))
 
     @property
     def matrix_tiles(self) -> tuple[str, ...]:

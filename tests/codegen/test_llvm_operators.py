@@ -201,14 +201,13 @@ def test_saturate(source: str, target: str) -> None:
         np.testing.assert_array_equal(got, np.array(wanted, target))
 
 
-def test_saturate_by_conversions_without_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    provides = Instructions.provides
-    monkeypatch.setattr(
-        Instructions, "provides",
-        lambda self, name: name == "wide_conversion" or provides(self, name),
-    )
+@pytest.mark.parametrize("target", ["int32", "uint32", "int64", "uint64"])
+def test_saturate_by_conversions_without_ends(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Instructions, "open_conversions", property(lambda self: (target,)))
     for source in ("float16", "float32", "float64"):
-        test_saturate(source, "int64")
+        test_saturate(source, target)
 
 
 @pytest.mark.parametrize("lanes", [1, 2, 4, 12])

@@ -21,8 +21,6 @@ from sterna.codegen.llvm.types import (
 )
 from sterna.support.dtype import DataType
 
-INT64 = DataType("int64")
-
 
 def is_narrow(dtype: DataType) -> bool:
     """Whether a type is a float of at most 16 bits."""
@@ -127,11 +125,8 @@ def saturate(writer: FunctionWriter, source: DataType, target: DataType, value: 
     after = value_type(target)
     if source.is_float and target.is_integer and source.lanes > 1 and target.bits <= 16:
         return _saturate_vector(writer, source, target, value)
-    wide = target.element == INT64 and writer.module.options.instructions.provides(
-        "wide_conversion"
-    )
-    if source.is_float and source.lanes > 1 and wide:
-        return _saturate_wide(writer, source, target, value)
+    if source.is_float and source.lanes > 1 and _is_open(writer, target):
+        return _saturate_ends(writer, source, target, value)
     if source.is_float and target.is_integer:
         name = "fptosi" if target.is_int else "fptoui"
         full = f"llvm.{name}.sat.{mangled(target)}.{mangled(source)}"
@@ -161,8 +156,13 @@ def _saturate_vector(
     return cast(writer, wide, target, whole)
 
 
-def _saturate_wide(writer: FunctionWriter, source: DataType, target: DataType, value: str) -> str:
-    """Floats as int64, whose ends they do not all hold: those out of range are told apart."""
+def _is_open(writer: FunctionWriter, target: DataType) -> bool:
+    """Whether an instruction makes such vectors of floats, but not of those beyond the ends."""
+    return str(target.element) in writer.module.options.instructions.open_conversions
+
+
+def _saturate_ends(writer: FunctionWriter, source: DataType, target: DataType, value: str) -> str:
+    """Floats as integers whose ends they do not all hold: those out of range are told apart."""
     kind, after, masks = value_type(source), value_type(target), f"<{source.lanes} x i1>"
     low, high = int_range(target)
     ends = [splat_literal(element_type(source), float_literal(float(end), source.element),
@@ -172,7 +172,8 @@ def _saturate_wide(writer: FunctionWriter, source: DataType, target: DataType, v
     inside = writer.value(f"fcmp olt {kind} {value}, {ends[1]}")
     inside = writer.value(f"and {masks} {inside}, {least}")
     safe = writer.value(f"select {masks} {inside}, {kind} {value}, {kind} zeroinitializer")
-    whole = writer.value(f"fptosi {kind} {safe} to {after}")
+    name = "fptosi" if target.is_int else "fptoui"
+    whole = writer.value(f"{name} {kind} {safe} to {after}")
     below = writer.value(f"fcmp olt {kind} {value}, {ends[0]}")
     for mask, end in ((above, high), (below, low)):
         literal = splat_literal(element_type(target), str(end), target.lanes)
