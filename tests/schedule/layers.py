@@ -108,7 +108,7 @@ BYTES = ("uint8", "int8", "int32")
 SIGNED = ("int8", "int8", "int32")
 FAMILIES = (
     "windows", "stem", "pointwise", "depthwise", "dense", "one pixel", "many rows",
-    "channels first",
+    "channels first", "planes",
 )
 
 
@@ -130,6 +130,13 @@ def layers(draw: st.DrawFn, family: str, dtypes: tuple[str, str, str]) -> Layer:
         return Layer((*rows, inputs), (outputs, inputs), dtypes)
     if family == "channels first":
         return draw(_channels_first(dtypes))
+    if family == "planes":
+        made = draw(_channels_first(dtypes))
+        channels = 2 * number(1, 4)
+        data, weight = list(made.data), (channels, *made.weight[1:3], 1)
+        data[1] = channels
+        return replace(made, data=tuple(data), weight=weight,
+                       attrs={**made.attrs, "groups": channels})
     attrs: dict[str, Any] = {"padding": tuple(number(0, 2) for _ in range(4))}
     if dtypes in (BYTES, SIGNED):
         attrs["border"] = number(0, 100)
@@ -181,6 +188,7 @@ SAMPLES: dict[tuple[str, tuple[str, str, str]], Layer] = {
         "one pixel": Layer((1, 1, 1, 1024), (8, 1, 1, 1024), dtypes),
         "many rows": Layer((48, 512), (64, 512), dtypes),
         "channels first": Layer((1, 8, 4, 5), (16, 1, 1, 8), dtypes, layout="NCHW"),
+        "planes": Layer((1, 8, 7, 9), (8, 3, 3, 1), dtypes, {"groups": 8}, "NCHW"),
     }[family]
     for family in FAMILIES
     for dtypes in (FLOATS, HALVES, WIDENED, BYTES, SIGNED)

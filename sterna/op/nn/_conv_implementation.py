@@ -38,6 +38,8 @@ from sterna.schedule.implementations.im2col import (
     with_border,
     without_border,
 )
+from sterna.schedule.implementations.polyphase import IMPLEMENTATION as POLYPHASE
+from sterna.schedule.implementations.polyphase import offers_polyphase, polyphase_cycles
 from sterna.schedule.implementations.winograd import IMPLEMENTATION as WINOGRAD
 from sterna.schedule.implementations.winograd import transformed_in_graph
 from sterna.schedule.kernel import Processor
@@ -114,16 +116,35 @@ def _with_free_weights(call: Call, processor: Processor, growth: float) -> Relay
         return None
     if made.channels_last:
         return _with_free_weights_last(call, made, processor, growth)
-    if not offers_im2col(made, processor):
-        return None
-    if made.is_depthwise and depthwise_cycles(made, processor) < im2col_cycles(made, processor):
-        return None  # which copies every element for each place of the window
     with deciding(str(made)):
-        plan = IM2COL.plan(made, processor)
-    seen = without_border(made)
-    padded = data if seen is made else with_border(made, data)
-    return Call(call.op, (padded, packed_in_graph(seen, plan, weight)),
-                _packed_attrs(attrs, plan, seen))
+        found = _ways_with_channels_first(made, processor)
+        taken = choose("implementation", found, lambda each: each.cycles)
+    if taken.plan.name == IM2COL.name:
+        seen = without_border(made)
+        padded = data if seen is made else with_border(made, data)
+        packed = packed_in_graph(seen, taken.plan, weight)
+        return Call(call.op, (padded, packed), _packed_attrs(attrs, taken.plan, seen))
+    if taken.plan.name == POLYPHASE.name:
+        packed = call_of("reshape", weight, newshape=(made.outputs, made.taps))
+        return Call(call.op, (data, packed), _packed_attrs(attrs, taken.plan, made))
+    return None
+
+
+def _ways_with_channels_first(made: Contraction, processor: Processor) -> list[Candidate]:
+    """The ways to compute a convolution whose weights only the run knows.
+
+    im2col copies every element for each place of the window, which a depthwise one need not.
+    """
+    found = []
+    if offers_im2col(made, processor):
+        plan, cycles = IM2COL.plan(made, processor), im2col_cycles(made, processor)
+        found.append(Candidate(plan, cycles, label=IM2COL.name))
+    if offers_polyphase(made, processor):
+        plan, cycles = POLYPHASE.plan(made, processor), polyphase_cycles(made, processor)
+        found.append(Candidate(plan, cycles, label=POLYPHASE.name))
+    if made.is_depthwise or not found:
+        found.append(Candidate(Plan.of(DIRECT), depthwise_cycles(made, processor), label=DIRECT))
+    return found
 
 
 def _with_free_weights_last(

@@ -30,6 +30,7 @@ from sterna.schedule.dot4 import takes_dot4
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import has_bytes, packing_of, pixel_cycles
 from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
+from sterna.schedule.implementations.polyphase import depthwise_cycles_first
 from sterna.schedule.kernel import Processor
 
 
@@ -120,7 +121,7 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
         if laid.data == made.data_layout:
             moved -= made.batch * made.inputs * math.prod(made.image)
         if made.is_depthwise:
-            lying += depthwise_cycles(made, processor)
+            lying += depthwise_cycles_first(made, processor)
             other += depthwise_cycles(seen, processor)
             continue
         if known is None:
