@@ -50,14 +50,26 @@ def optimised(answer: str | None, **attrs: Any) -> tuple[relay.Function, relay.F
         {"dilation": 12, "padding": 12},
         {"dilation": (10, 12), "padding": (10, 12, 9, 12), "strides": (2, 1)},
         {"dilation": 8, "padding": 8, "groups": 2, "data_layout": "NHWC"},
+        {"dilation": 9, "padding": (1, 17, 18, 3), "strides": 3},
     ],
-    ids=["square", "strided", "groups"],
+    ids=["square", "strided", "groups", "one side"],
 )
-def test_parts_give_the_same_numbers(attrs: dict[str, Any]) -> None:
-    func, parts, data = optimised("skipped", **attrs)
+@pytest.mark.parametrize("way", ["skipped", "by taps"])
+def test_parts_give_the_same_numbers(way: str, attrs: dict[str, Any]) -> None:
+    func, parts, data = optimised(way, **attrs)
     assert str(parts).count("nn.conv2d") > 1
     want = interpret(func, data)
     np.testing.assert_allclose(interpret(parts, data), want, rtol=1e-4, atol=1e-3)
+
+
+def test_large_weights_are_read_once() -> None:
+    x = relay.var("x", shape=(1, 2048, 14, 14))
+    weight = relay.const(np.ones((256, 2048, 3, 3), "float32"))
+    mod = tvm.IRModule.from_expr(relay.nn.conv2d(x, weight, dilation=12, padding=12))
+    order = [relay.transform.InferType(), relay.transform.SkipBorderTaps(MACHINE)]
+    with tvm.transform.PassContext(opt_level=3):
+        text = str(tvm.transform.Sequential(order)(mod))
+    assert (text.count("nn.conv2d"), text.count("concatenate")) == (9, 0)
 
 
 def test_it_is_skipped_where_it_is_most_of_what_windows_see() -> None:

@@ -5,7 +5,9 @@
     pixels 24..27                                taps 0, 1
 
 Along each axis the results fall into runs of pixels that see the same taps of the window; a run of
-rows times a run of columns is a convolution of its own, of a part of the image.
+rows times a run of columns is a convolution of its own, of a part of the image. Or each tap is a
+product of its own, of the pixels that it does not see the border for, so that no weight is read
+twice.
 """
 
 import math
@@ -30,9 +32,11 @@ from sterna.schedule.products import FLOAT32
 
 # Cycles in which an element is copied, out of the image or into the result.
 COPIED = 1.0
-# Parts pay only if they are this much cheaper: they are more kernels.
-PAYS = 0.8
-COMPUTED, SKIPPED = "computed", "skipped"
+# Cycles in which an element comes into zeros and out of them, in the second cache and behind it.
+ADDED_NEAR, ADDED_FAR = 0.6, 4.0
+COMPUTED, SKIPPED, BY_TAPS = "computed", "skipped", "by taps"
+# These pay only if they are this much cheaper: they are more kernels.
+PAYS = {SKIPPED: 0.8, BY_TAPS: 0.6}
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +69,16 @@ def runs_of(made: Contraction, axis: int) -> list[Run]:
     return found
 
 
+def _seen_by(made: Contraction, axis: int, tap: int) -> Run:
+    """The results of an axis for which a tap sees the data."""
+    stride, start = made.strides[axis], tap * made.dilation[axis] - made.before[axis]
+    first = max(0, -(start // stride))
+    end = max(first, min(made.result[axis], -(-(made.image[axis] - start) // stride)))
+    begin = first * stride + start
+    return Run(first, end - first, range(tap, tap + 1),
+               range(begin, begin + max(0, end - first - 1) * stride + (end > first)))
+
+
 def without_border(call: Call, processor: Processor) -> RelayExpr | None:
     """A convolution as parts of it, where that costs less than products with the border."""
     known = with_known_weights(call)
@@ -74,25 +88,29 @@ def without_border(call: Call, processor: Processor) -> RelayExpr | None:
     runs = [runs_of(made, axis) for axis in range(made.rank)]
     if any(not run.taps for each in runs for run in each):
         return None
-    parts = list(product(*runs))
-    own = [_contraction(made, part) for part in parts]
-    spared = made.macs - sum(part.macs for part in own)
-    around = _around(made, own, processor)
-    if spared / products_per_cycle(processor) / processor.threads <= around:
+    taps = [[_seen_by(made, axis, tap) for tap in range(made.window[axis])]
+            for axis in range(made.rank)]
+    ways = {SKIPPED: list(product(*runs)), BY_TAPS: list(product(*taps))}
+    spared = made.macs - sum(_contraction(made, part).macs for part in ways[SKIPPED])
+    around = {way: _around(made, way, parts, processor) for way, parts in ways.items()}
+    if spared / products_per_cycle(processor) / processor.threads <= min(around.values()):
         return None  # they could not pay
     weights = known[1]
 
     def cycles(way: str) -> float:
         if way == COMPUTED:
             return least_cycles(made, weights, processor)
-        taps = [weights[(slice(None), *_taps(part))] for part in parts]
-        each = (least_cycles(one, seen, processor) for one, seen in zip(own, taps, strict=True))
-        return (around + sum(each)) / PAYS
+        each = (
+            least_cycles(_contraction(made, part), weights[(slice(None), *_taps(part))], processor)
+            for part in ways[way]
+        )
+        return (around[way] + sum(each)) / PAYS[way]
 
     with deciding(str(made)):
-        if choose("border", [COMPUTED, SKIPPED], cycles) == COMPUTED:
-            return None
-    return _by_parts(call, runs)
+        way = choose("border", [COMPUTED, *ways], cycles)
+    if way == COMPUTED:
+        return None
+    return _by_parts(call, runs) if way == SKIPPED else _by_taps(call, made, ways[way])
 
 
 def _padded(call: Call, made: Contraction) -> Contraction | None:
@@ -108,10 +126,16 @@ def _padded(call: Call, made: Contraction) -> Contraction | None:
     return replace(made, data_layout="NHWC", out_layout="NHWC")
 
 
-def _around(made: Contraction, parts: Sequence[Contraction], processor: Processor) -> float:
-    """Cycles for cutting the image and joining rows, then images."""
-    seen = sum(math.prod(part.image) for part in parts) * made.inputs
-    joined = 2 * math.prod(made.result) * made.outputs
+def _around(
+    made: Contraction, way: str, parts: Sequence[Sequence[Run]], processor: Processor
+) -> float:
+    """Cycles for cutting the image and joining rows, then images, or adding what taps make."""
+    seen = sum(math.prod(_contraction(made, part).image) for part in parts) * made.inputs
+    results = math.prod(made.result) * made.outputs
+    joined = 2.0 * results
+    if way == BY_TAPS:  # each with zeros around it
+        fits = len(parts) * made.batch * results * made.out.bytes <= processor.l2_bytes
+        joined = len(parts) * results * (ADDED_NEAR if fits else ADDED_FAR)
     return COPIED * made.batch * (seen + joined) / processor.threads + 2 * len(parts) * KERNEL
 
 
@@ -138,6 +162,28 @@ def _by_parts(call: Call, runs: Sequence[Sequence[Run]]) -> RelayExpr:
         parts = [_part(call, (above, beside)) for beside in runs[1]]
         rows.append(_joined(parts, across))
     return _joined(rows, down)
+
+
+def _by_taps(call: Call, made: Contraction, taps: Sequence[Sequence[Run]]) -> RelayExpr:
+    """The sum of what each tap adds to the results that it sees the data for.
+
+    The last adds to most: what the others make together is added where its products end.
+    """
+    attrs: Any = call.attrs
+    layout = layout_of(attrs.data_layout)
+    total: RelayExpr | None = None
+    for part in sorted(taps, key=lambda part: math.prod(run.count for run in part)):
+        if not all(run.count for run in part):
+            continue
+        width = [(0, 0)] * len(layout)
+        for axis, run, results in zip("HW", part, made.result, strict=True):
+            width[layout.index_of(axis)] = (run.first, results - run.first - run.count)
+        own = _part(call, part)
+        if any(map(any, width)):
+            own = call_of("nn.pad", own, const(np.zeros((), "float32")), pad_width=tuple(width))
+        total = own if total is None else call_of("add", own, total)
+    assert total is not None, "some results see some data"
+    return total
 
 
 def _joined(parts: list[RelayExpr], axis: int) -> RelayExpr:
