@@ -7,6 +7,7 @@ from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of, parallelise
+from sterna.schedule.reads import Read, direct_reads_of, reads_of
 from sterna.schedule.transpose_tile import holds_squares, transpose_intrinsic
 from sterna.te import ComputeOp, IterVar, Stage
 from sterna.te.tensor import ProducerLoad
@@ -29,22 +30,26 @@ def all_read_across(stage: Stage) -> IterVar | None:
     if not stage.is_output or not stage.op.axis:
         return None
     *outer, last = stage.op.axis
-    reads: list[ProducerLoad] = []
-
-    def visit(node: object) -> None:
-        if isinstance(node, ProducerLoad) and node.indices:
-            reads.append(node)
-
-    for part in stage.op.body:
-        post_order(part, visit)
-    if not reads:
-        return None
-    across = next((axis for axis in outer if reads[0].indices[-1] is axis.var), None)
-    if across is None or any(read.indices[-1] is not across.var for read in reads):
+    reads = direct_reads_of(stage)
+    across = _neighbours(outer, reads)
+    if across is None:
+        reads = reads_of(stage)
+        across = None if any(read.is_guarded for read in reads) else _neighbours(outer, reads)
+    if across is None or not any(last.var in read.variables for read in reads):
         return None
     rows, columns = extent_of(across), extent_of(last)
     known = rows is not None and columns is not None and columns >= SMALLEST_TILE
     return across if known and (rows or 0) >= 2 else None
+
+
+def _neighbours(axes: Sequence[IterVar], reads: Sequence[Read]) -> IterVar | None:
+    """The one among some axes along which all that is read lies side by side; None: there is none.
+
+    What is a single number counts for nothing.
+    """
+    beside = [index for read in reads if (index := read.index_of_neighbours) is not None]
+    found = next((axis for axis in axes if beside and beside[0] is axis.var), None)
+    return found if found and all(index is found.var for index in beside) else None
 
 
 def transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:

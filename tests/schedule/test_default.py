@@ -11,6 +11,8 @@ from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.expr import RelayExpr, Tuple
 from sterna.schedule.axes_in_order import axes_in_order
 from sterna.schedule.kernel import Processor
+from sterna.schedule.moved_elements import all_read_across
+from sterna.schedule.reads import reads_of
 from sterna.tir import pipeline
 from sterna.tir.stmt import BufferStore, For, statements_in
 from tests.schedule.test_schedules import PROCESSORS, check
@@ -151,3 +153,24 @@ def test_hardly_a_number_of_an_odd_length_is_stored_alone(body: RelayExpr, threa
     assert any(isinstance(stmt, BufferStore) for stmt in statements_in(loops.body))
     count = int(np.prod(main.body.checked_type.shape))
     assert alone(loops.body, 1) <= count // 64
+
+
+@pytest.mark.parametrize("bias", [(20, 1, 1), (1, 1), (20, 7, 9)])
+def test_what_follows_a_transpose_is_computed_along_what_is_read(bias: tuple[int, ...]) -> None:
+    x, other = relay.var("x", shape=(2, 63, 20)), relay.var("bias", shape=bias)
+    first = relay.transpose(relay.reshape(x, newshape=(2, 7, 9, 20)), axes=(0, 3, 1, 2))
+    for processor in PROCESSORS[:3]:
+        check(relay.nn.relu(relay.add(first, other)), processor)
+
+
+def test_reads_are_found_behind_inlined_stages() -> None:
+    data, bias = te.placeholder((4, 8), name="data"), te.placeholder((8, 1), name="bias")
+    turned = te.compute((8, 4), lambda i, j: data[j, i], name="turned")
+    made = te.compute((8, 4), lambda i, j: turned[i, j] + bias[i, 0], name="made")
+    schedule = te.create_schedule(made.op)
+    schedule[turned].compute_inline()
+    stage = schedule[made]
+    assert all_read_across(stage) is stage.op.axis[0]
+    assert {str(read.index_of_neighbours) for read in reads_of(stage)} == {"i"}
+    spread = te.compute((8, 4), lambda i, j: bias[i, 0], name="spread")
+    assert all_read_across(te.create_schedule(spread.op)[spread]) is None
