@@ -6,6 +6,7 @@ window reads for all results is one run of numbers, and vectors run on across th
 they make between two rows of results is left out when rows are stored.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -16,6 +17,9 @@ from sterna.schedule.contraction import Contraction
 from sterna.schedule.im2col_kernel import vector_of_line
 from sterna.schedule.statement_kernel import StatementKernel
 from sterna.tir.ir_builder import BufferVar
+
+# Taps whose weights stay in registers beside a tile; more are loaded row by row of the window.
+HELD = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,25 +132,43 @@ class PolyphaseKernel(StatementKernel):
         self, seen: BufferVar, sums: BufferVar, channel: Expr, first: Expr, width: int
     ) -> None:
         """Some results of the line in registers, over all taps."""
-        ib, (high, wide) = self.ib, self.made.window
+        ib, (high, wide), down = self.ib, self.made.window, self.made.strides[0]
+        period = down // math.gcd(down, self.made.dilation[0])
         with ib.new_scope():
             total = ib.allocate(self.dtype, (width,), name="total", scope="local")
             total[0] = Broadcast(build.const(0.0, self.dtype), width)
-            for below, beside in product(range(high), range(wide)):
-                number = self.weight[channel, below * wide + beside]
-                read = seen.vload(self._read_by(first, below, beside), width)
-                total[0] = total.vload((0,), width) + Broadcast(number, width) * read
+
+            def add(begin: Expr | int, rows: int) -> None:
+                """So many rows of the window from one on, a number of whole periods."""
+                for below, beside in product(range(rows), range(wide)):
+                    number = self.weight[channel, (begin * period + below) * wide + beside]
+                    read = seen.vload(self._read_by(first, begin, below, beside), width)
+                    total[0] = total.vload((0,), width) + Broadcast(number, width) * read
+
+            if high * wide <= HELD:
+                add(0, high)
+            else:
+                with ib.for_range(0, high // period, name="rows") as rows:
+                    add(rows, period)
+                add(high // period, high % period)
             sums[first] = total.vload((0,), width)
 
-    def _read_by(self, first: Expr, below: int, beside: int) -> tuple[int, Expr]:
-        """The phase and the place in it that a tap reads for results from one on."""
+    def _read_by(
+        self, first: Expr, periods: Expr | int, below: int, beside: int
+    ) -> tuple[int, Expr]:
+        """The phase and the place in it that a tap reads for results from one on.
+
+        periods: rows of the window before it, by which phases do not change.
+        """
         (down, across), dilation = self.made.strides, self.made.dilation
         rows, row = divmod(below * dilation[0], down)
         columns, column = divmod(beside * dilation[1], across)
         (number,) = (
             each.number for each in self.planes.phases if (each.down, each.across) == (row, column)
         )
-        return number, first + (rows * self.planes.pitch + columns)
+        further = dilation[0] // math.gcd(down, dilation[0])
+        away = (periods * further + rows) * self.planes.pitch + columns
+        return number, first + away
 
     def _store(self, sums: BufferVar, image: Expr, channel: Expr, row: Expr) -> None:
         """A row of results, with what follows."""

@@ -13,6 +13,7 @@ from sterna.schedule.cost import depthwise_cycles, regions
 from sterna.schedule.im2col_kernel import vector_of_line
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
+from sterna.schedule.moved_elements import LINE_BITS
 from sterna.schedule.polyphase_kernel import Planes, PolyphaseKernel, inside
 from sterna.schedule.products import FLOAT32
 from sterna.te import Tensor
@@ -22,8 +23,9 @@ MOST_VECTORS, MOST_TAPS = 8, 64
 # Cycles in which a vector is copied into a phase or stored as a row of results, one of every second
 # number is copied, and a tile and a row begin.
 COPIED, COPIED_APART, BEGUN = 1.2, 1.8, 1.5
-# How much longer multiply-adds take that load a vector each, from any place.
-LOADED = 2.0
+# How much longer multiply-adds take that load a vector each, from any place: most vectors as long
+# as a line of the cache lie in two lines.
+LOADED, ACROSS_LINES = 1.9, 0.5
 # Cycles from a multiply-add to the next one of the same sum.
 WAITING = 4.0
 
@@ -83,7 +85,8 @@ def offers_polyphase(made: Contraction, processor: Processor) -> bool:
 def tile_cycles(made: Contraction, processor: Processor) -> dict[int, float]:
     """What the tiles of a plane take, by the vectors of each."""
     vectors = -(-Planes.of(made).line(made) // processor.lanes(FLOAT32))
-    rate = processor.throughput.multiply_adds
+    loaded = LOADED + ACROSS_LINES * processor.lanes(FLOAT32) * FLOAT32.bits / LINE_BITS
+    each_vector = loaded / processor.throughput.multiply_adds
     most = min(MOST_VECTORS, processor.tile_registers - 2, vectors)
 
     def cycles(each: int) -> float:
@@ -91,7 +94,7 @@ def tile_cycles(made: Contraction, processor: Processor) -> dict[int, float]:
         whole, rest = divmod(vectors, each)
         tiles = [(each, whole), *([(rest, 1)] if rest else [])]
         return sum(
-            count * (made.taps * max(wide * LOADED / rate, WAITING) + BEGUN)
+            count * (made.taps * max(wide * each_vector, WAITING) + BEGUN)
             for wide, count in tiles
         )
 
