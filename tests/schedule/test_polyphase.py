@@ -17,24 +17,24 @@ from sterna.schedule.kernel import Processor
 from tests.schedule.implemented import implement, names_in, run_built
 
 AVX512 = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20)
-POLYPHASE = {"layouts": "NCHW -> NCHW", "implementation": "polyphase"}
 
 
 def depthwise(
-    shape: tuple[int, ...], window: tuple[int, int], free: bool = False, **attrs: Any
+    shape: tuple[int, ...], window: tuple[int, ...], free: bool = False, **attrs: Any
 ) -> relay.Function:
     """A depthwise convolution with channels first, a bias and a rectifier behind it."""
     x, channels = relay.var("x", shape=shape), shape[1]
     known = np.random.default_rng(7).standard_normal((channels, 1, *window), "float32")
     given: tuple[Var, ...] = (relay.var("weight", shape=known.shape),) if free else ()
     weight: RelayExpr = given[0] if free else Constant(from_numpy(known))
-    made = relay.nn.conv2d(x, weight, groups=channels, kernel_size=window, **attrs)
+    conv = {1: relay.nn.conv1d, 2: relay.nn.conv2d, 3: relay.nn.conv3d}[len(window)]
+    made = conv(x, weight, groups=channels, kernel_size=window, **attrs)
     bias = relay.const(np.linspace(-1, 1, channels, dtype="float32"))
     return relay.Function((x, *given), relay.nn.relu(relay.nn.bias_add(made, bias)))
 
 
 def check_numbers(
-    shape: tuple[int, ...], window: tuple[int, int], free: bool = False, tile: str = "",
+    shape: tuple[int, ...], window: tuple[int, ...], free: bool = False, tile: str = "",
     **attrs: Any,
 ) -> None:
     """Against the interpreter."""
@@ -43,7 +43,8 @@ def check_numbers(
     feeds = {"x": rng.standard_normal(shape, "float32")}
     if free:
         feeds["weight"] = rng.standard_normal((shape[1], 1, *window), "float32")
-    answers = {**POLYPHASE, **({"tile": tile} if tile else {})}
+    answers = {"layouts": "NCHW -> NCHW", "implementation": "polyphase"}
+    answers |= {"tile": tile} if tile else {}
     with tvm.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):
         lib = relay.build(tvm.IRModule.from_expr(func), target="native")
     assert is_packed in lib.get_graph_json()
@@ -67,8 +68,12 @@ def test_numbers_of_every_tile(tile: str) -> None:
     check_numbers((2, 5, 15, 13), (3, 3), tile=tile, padding=1, strides=2)
 
 
-def test_numbers_of_weights_that_the_run_gives() -> None:
-    check_numbers((1, 6, 9, 11), (5, 3), free=True, padding=(2, 1), strides=(1, 2))
+@pytest.mark.parametrize("free", [False, True], ids=["known", "free"])
+@pytest.mark.parametrize("image", [(40,), (9, 11), (4, 6, 7)], ids=["row", "image", "volume"])
+def test_numbers_of_large_windows(image: tuple[int, ...], free: bool) -> None:
+    window = {1: (33,), 2: (7, 5), 3: (3, 5, 3)}[len(image)]
+    padding = tuple(size // 2 for size in window)
+    check_numbers((1, 6, *image), window, free, padding=padding, strides=(2,) * len(image))
 
 
 @settings(max_examples=25, deadline=None)
@@ -77,14 +82,17 @@ def test_numbers(data: st.DataObject) -> None:
     def some(low: int, high: int) -> int:
         return data.draw(st.integers(low, high))
 
-    window, dilation = (some(1, 5), some(2, 5)), (some(1, 3), some(1, 3))
-    padding = tuple(some(0, 4) for _ in range(4))
+    def each(low: int, high: int) -> tuple[int, ...]:
+        return tuple(some(low, high) for _ in range(rank))
+
+    rank = some(1, 3)
+    window, dilation, strides = each(2, 9 - 2 * rank), each(1, 3), each(1, 3)
+    before, after = each(0, 4), each(0, 4)
     image = tuple(
-        max(1, (taps - 1) * gap + 1 - before - after) + some(0, 17)
-        for taps, gap, before, after in zip(
-            window, dilation, padding[:2], padding[2:], strict=True)
+        max(1, (taps - 1) * gap + 1 - first - last) + some(0, 17)
+        for taps, gap, first, last in zip(window, dilation, before, after, strict=True)
     )
     check_numbers(
-        (some(1, 2), some(2, 4), *image), window, padding=padding, dilation=dilation,
-        strides=(some(1, 3), some(1, 3)),
+        (some(1, 2), some(2, 4), *image), window, padding=before + after, dilation=dilation,
+        strides=strides,
     )

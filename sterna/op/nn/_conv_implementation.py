@@ -10,7 +10,7 @@ from sterna.op.nn._conv_factors import factors_into_weights
 from sterna.op.nn._conv_shape import ConvAttrs, Layouts, contraction_of
 from sterna.op.nn._padded_channels import with_wide_channels
 from sterna.relay.arrays import Array, shared_numpy
-from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.expr import Call, Constant, RelayExpr, const
 from sterna.relay.infer import infer
 from sterna.relay.layout import layout_of, to_plain
 from sterna.relay.op import Way
@@ -124,10 +124,7 @@ def _with_free_weights(call: Call, processor: Processor, growth: float) -> Relay
         padded = data if seen is made else with_border(made, data)
         packed = packed_in_graph(seen, taken.plan, weight)
         return Call(call.op, (padded, packed), _packed_attrs(attrs, taken.plan, seen))
-    if taken.plan.name == POLYPHASE.name:
-        packed = call_of("reshape", weight, newshape=(made.outputs, made.taps))
-        return Call(call.op, (data, packed), _packed_attrs(attrs, taken.plan, made))
-    return None
+    return _by_planes(call, made, taken.plan) if taken.plan.name == POLYPHASE.name else None
 
 
 def _ways_with_channels_first(made: Contraction, processor: Processor) -> list[Candidate]:
@@ -145,6 +142,31 @@ def _ways_with_channels_first(made: Contraction, processor: Processor) -> list[C
     if made.is_depthwise or not found:
         found.append(Candidate(Plan.of(DIRECT), depthwise_cycles(made, processor), label=DIRECT))
     return found
+
+
+def implement_planes(call: Call, processor: Processor, growth: float) -> RelayExpr | None:
+    """A depthwise convolution of rows or volumes, plane by plane; None where that does not pay."""
+    attrs: Any = call.attrs
+    made = described_conv(call)
+    plain = f"OI{Layouts.of(attrs).spatial}"
+    if made is None or attrs.implementation or attrs.kernel_layout != plain:
+        return None
+    if not offers_polyphase(made, processor):
+        return None
+    with deciding(str(made)):
+        found = _ways_with_channels_first(made, processor)
+        taken = choose("implementation", found, lambda each: each.cycles)
+    return _by_planes(call, made, taken.plan) if taken.plan.name == POLYPHASE.name else None
+
+
+def _by_planes(call: Call, made: Contraction, plan: Plan) -> RelayExpr:
+    data, weight = call.args[:2]
+    shape = (made.outputs, made.taps)
+    if isinstance(weight, Constant):
+        packed: RelayExpr = const(shared_numpy(weight.data).reshape(shape))
+    else:
+        packed = call_of("reshape", weight, newshape=shape)
+    return Call(call.op, (data, packed), _packed_attrs(call.attrs, plan, made))
 
 
 def _with_free_weights_last(

@@ -22,6 +22,7 @@ from sterna.op.nn._conv_implementation import (
     compute_implemented,
     grouped_weights,
     implement_conv,
+    implement_planes,
     ways_of_conv,
     with_plain_weights,
 )
@@ -259,6 +260,9 @@ _CONTRACTION: ContractionRules[ConvAttrs] = ContractionRules(
 )
 
 
+_OF_PLANES = replace(_CONTRACTION, implement=implement_planes)
+
+
 def _register(
     rank: int, attrs: type[ConvAttrs], cases: list[Case],
     contraction: ContractionRules[ConvAttrs] = _CONTRACTION, **more: Any,
@@ -295,7 +299,7 @@ _register(1, Conv1DAttrs, [
         "data_layout": "NWC", "kernel_layout": "WIO", "padding": (1, 2), "strides": 2,
         "out_dtype": "int32",
     }),
-], canonicalize=row_as_image)
+], _OF_PLANES, canonicalize=row_as_image)
 
 _register(2, Conv2DAttrs, [
     Case(((1, 3, 8, 9), (4, 3, 3, 3)), {"padding": (1, 1), "channels": 4, "kernel_size": 3}),
@@ -331,4 +335,4 @@ _register(3, Conv3DAttrs, [
         "data_layout": "NDHWC", "kernel_layout": "DHWIO", "groups": 2,
         "padding": (1, 0, 0, 0, 1, 0),
     }),
-], canonicalize=depth_as_channels)
+], _OF_PLANES, canonicalize=depth_as_channels)

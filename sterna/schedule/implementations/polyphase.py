@@ -1,5 +1,9 @@
-"""Depthwise convolutions with channels first, plane by plane: strides part a plane into phases."""
+"""Depthwise convolutions with channels first, plane by plane: strides part a plane into phases.
 
+Of rows and volumes as well, which no other implementation takes as they are.
+"""
+
+import math
 from collections.abc import Sequence
 from functools import cache
 
@@ -14,11 +18,12 @@ from sterna.schedule.im2col_kernel import vector_of_line
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.schedule.moved_elements import LINE_BITS
-from sterna.schedule.polyphase_kernel import Planes, PolyphaseKernel, inside
+from sterna.schedule.polyphase_kernel import Planes, PolyphaseKernel, inside, written_out
 from sterna.schedule.products import FLOAT32
 from sterna.te import Tensor
 
-# Vectors of a register tile, and taps, which are all written out.
+CHANNELS_FIRST = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
+# Vectors of a register tile, and taps that are written out.
 MOST_VECTORS, MOST_TAPS = 8, 64
 # Cycles in which a vector is copied into a phase or stored as a row of results, one of every second
 # number is copied, and a tile and a row begin.
@@ -38,8 +43,9 @@ class Polyphase(PackedImplementation):
 
     def suits(self, made: Contraction) -> bool:
         floats = {*made.dtypes} == {FLOAT32} and made.border == 0 and not made.transposed
-        first = made.data_layout == made.out_layout == "NCHW" and made.rank == 2
-        return floats and first and made.is_depthwise and made.taps <= MOST_TAPS and made.macs > 0
+        first = made.data_layout == made.out_layout == CHANNELS_FIRST.get(made.rank)
+        small = made.macs > 0 and written_out(made) <= MOST_TAPS
+        return floats and first and made.is_depthwise and small
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -105,14 +111,17 @@ def polyphase_cycles(made: Contraction, processor: Processor) -> float:
     """Phases copied, tiles of the line, and rows stored."""
     lanes, planes = processor.lanes(FLOAT32), Planes.of(made)
     cycles = min(tile_cycles(made, processor).values())
-    cycles += made.result[0] * (COPIED * _vectors(made.result[1], lanes) + BEGUN)
-    each = COPIED if made.strides[1] == 1 else COPIED_APART
+    *rows, wide = made.result
+    cycles += math.prod(rows) * (COPIED * _vectors(wide, lanes) + BEGUN)
+    each = COPIED if made.strides[-1] == 1 else COPIED_APART
     for phase in planes.phases:
-        top, bottom = inside(made, 0, phase.down, planes.rows)
-        left, right = inside(made, 1, phase.across, planes.pitch)
+        *above, (left, right) = (
+            inside(made, planes, phase, axis) for axis in range(made.rank)
+        )
         cycles += planes.numbers / lanes  # of zeros
         if left < right:
-            cycles += (bottom - top) * (each * _vectors(right - left, lanes) + BEGUN)
+            count = math.prod(bottom - top for top, bottom in above)
+            cycles += count * (each * _vectors(right - left, lanes) + BEGUN)
     return made.batch * made.outputs * cycles / processor.threads + regions(1, processor)
 
 
