@@ -64,8 +64,17 @@ def test_channels_are_added_by_the_width_of_vectors() -> None:
     weight = np.ones((12, 32, 3, 3), "float32")
     mod = layer("conv2d", (1, 32, 20, 20), weight, padding=1)
     assert "strided_slice" in optimized(mod, AVX512)
-    assert "strided_slice" not in optimized(mod, AVX2)
     assert "strided_slice" not in optimized(mod, "c")
+    pointwise = layer("conv2d", (1, 32, 20, 20), weight[:, :, :1, :1])
+    assert "strided_slice" not in optimized(pointwise, AVX2)
+
+
+@pytest.mark.parametrize(("window", "added"), [(3, True), (1, False)])
+def test_halves_of_vectors_are_filled_where_a_transform_pays(window: int, added: bool) -> None:
+    weight = np.ones((126, 256, window, window), "float32")
+    mod = layer("conv2d", (1, 256, 19, 19), weight, padding=window // 2)
+    text = optimized(mod, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+    assert (("strided_slice" in text), ("winograd" in text)) == (added, added)
 
 
 @pytest.mark.parametrize(("channels", "added"), [(131, True), (68, False), (4, False)])

@@ -53,7 +53,6 @@ def with_whole_vectors(
     processor, kinds = _processor(target), _known_floats(attrs, args)
     if processor is None or kinds is None:
         return None
-    lanes = processor.lanes(FLOAT32)
     kernel, out = (layout_of(name) for name in (attrs.kernel_layout, _out_layout(attrs)))
     if kernel.is_blocked or out.is_blocked:
         return None
@@ -65,11 +64,9 @@ def with_whole_vectors(
         return None
     if attrs.groups > 1:
         return _with_whole_groups(attrs, args, made, processor)
-    if channels % (lanes // 2) == 0:
-        return None
     if attrs.data_layout == "NCHW" and has_few_channels(channels, window):
         return None
-    more = _padding(made, processor)
+    more = _more_channels(made, processor)
     if not more or _pixels_cost_less(made, more, processor):
         return None
     own = {**dict(attrs.items()), "channels": channels + more}
@@ -103,10 +100,37 @@ def with_wide_channels(call_: Call, made: Contraction, processor: Processor) -> 
 
 def _late_padding(made: Contraction, processor: Processor) -> int:
     floats = {*map(str, made.dtypes)} == {"float32"} and made.macs > 0
-    whole = made.outputs % (processor.lanes(FLOAT32) // 2 or 1) == 0
-    if not processor.whole_vectors or not floats or whole or made.groups > 1:
+    if not processor.whole_vectors or not floats or made.groups > 1:
         return 0
-    return _padding(made, processor) if made.channels_last and made.rank == 2 else 0
+    return _more_channels(made, processor) if made.channels_last and made.rank == 2 else 0
+
+
+def _more_channels(made: Contraction, processor: Processor) -> int:
+    """How many channels of zeros the one group gets.
+
+    Tiles take halves of vectors, but no transform does: then other ways decide.
+    """
+    lanes = processor.lanes(FLOAT32)
+    if made.outputs % (lanes // 2 or 1):
+        return _padding(made, processor)
+    more = -made.outputs % lanes
+    if not more or made.taps == 1:
+        return 0
+    last = replace(made, data_layout="NHWC", out_layout="NHWC")
+    wide = replace(last, outputs=made.outputs + more)
+
+    def cycles(outputs: int) -> float:
+        seen = last if outputs == made.outputs else wide
+        weights = np.broadcast_to(np.float32(1), (outputs, *made.window, made.depth))
+        return least_cycles(seen, weights, processor) + (_cut(made) if seen is wide else 0.0)
+
+    with deciding(str(made)):
+        return choose("padded channels", [made.outputs, wide.outputs], cycles) - made.outputs
+
+
+def _cut(made: Contraction) -> float:
+    """Cycles of a kernel that copies all channels but some."""
+    return 2 * made.pixels * made.outputs * made.out.bytes / STREAMED + KERNEL
 
 
 def _pixels_cost_less(made: Contraction, more: int, processor: Processor) -> bool:
@@ -220,10 +244,9 @@ def _padding(made: Contraction, processor: Processor) -> int:
         rows = made.result[-1]
         found = tiles_of_group(processor, rows, padded, made.groups, made.out, depth)
         steps = made.products * made.groups * (made.pixels // rows)
-        copied = 2 * made.pixels * made.outputs * made.out.bytes / STREAMED
         products = min(found.values()) * steps / processor.threads
         unpacked = RAGGED if made.weight_bytes > processor.l1_bytes // 2 else 1.0
-        return products + copied + KERNEL if padded > columns else unpacked * products
+        return products + _cut(made) if padded > columns else unpacked * products
 
     with deciding(str(made)):
         return choose("padded channels", [columns, columns + -columns % lanes], cycles) - columns
