@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 12390,
     "rpc": 5090,
     "runtime": 2270,
-    "schedule": 19860,
+    "schedule": 19900,
     "support": 4310,
     "target": 4400,
     "te": 5220,

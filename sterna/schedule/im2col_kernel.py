@@ -20,7 +20,8 @@ from sterna.tir.ir_builder import BufferVar
 # Steps of the sum that are written out.
 STEPS = 4
 # How pixels come into panels: tile by tile, as rows of all pixels, or as tiles cut from such a row.
-TILES, ROWS, CUT_ROWS = "tiles", "rows", "cut_rows"
+# Or they do not: of windows of one pixel they are read where they lie.
+TILES, ROWS, CUT_ROWS, IN_PLACE = "tiles", "rows", "cut_rows", "in_place"
 # Tiles that are copied together, in so many copies at most.
 TOGETHER, COPIES = 4, 16
 
@@ -55,7 +56,8 @@ class Panel:
     lines: int
     width: int
     """Pixels of each of its lines."""
-    seen: BufferVar
+    seen: BufferVar | None
+    """What their windows see, unless it is read in place."""
 
     @property
     def pixels(self) -> int:
@@ -128,9 +130,13 @@ class Im2colKernel(StatementKernel):
             )
             if self.copied == ROWS:
                 shape = (made.products, -(-lines * width // self.lanes) * self.lanes)
-            seen = ib.allocate(self.dtype, shape, name="seen")
-            panel = Panel(image, group, first, lines, width, seen)
-            (self._copy if self.copied == TILES else self._copy_lines)(panel)
+            if self.copied == IN_PLACE:
+                panel = Panel(image, group, first, lines, width, None)
+            else:
+                seen = ib.allocate(self.dtype, shape, name="seen")
+                panel = Panel(image, group, first, lines, width, seen)
+                copy = self._copy if self.copied == TILES else self._copy_lines
+                copy(panel, seen)
             each = -(-self.blocks // self.shares)
             start = share * each
             last = self.outputs - (self.blocks - 1) * self.rows
@@ -145,7 +151,7 @@ class Im2colKernel(StatementKernel):
                 with ib.if_scope(share == (self.blocks - 1) // each):
                     self._block(panel, build.const(self.blocks - 1), last)
 
-    def _copy(self, panel: Panel) -> None:
+    def _copy(self, panel: Panel, seen: BufferVar) -> None:
         """What the window of every pixel sees, some tiles at a time: whole lines of the cache."""
         side = self.columns if self.is_line else math.gcd(panel.width, self.columns)
         each = self.columns // side
@@ -161,7 +167,7 @@ class Im2colKernel(StatementKernel):
             ]
 
         with self.ib.for_range(0, groups, name="tiles") as group:
-            self._copy_tiles(panel, tiles(group * together, together))
+            self._copy_tiles(panel, seen, tiles(group * together, together))
         last = tiles(build.const(groups * together), others)
         if rest:
             side = min(side, rest)
@@ -169,9 +175,9 @@ class Im2colKernel(StatementKernel):
             zeros = (rest // self.lanes * self.lanes, self.lanes if rest % self.lanes else 0)
             last.append(TilePixels(build.const(whole), begins, side, zeros))
         if last:
-            self._copy_tiles(panel, last)
+            self._copy_tiles(panel, seen, last)
 
-    def _copy_lines(self, panel: Panel) -> None:
+    def _copy_lines(self, panel: Panel, seen: BufferVar) -> None:
         """What windows see, a line of the panel after the other: rows, of which tiles may be cut.
 
         Lanes that no pixel fills are 0: what lay there before could be subnormal.
@@ -181,7 +187,7 @@ class Im2colKernel(StatementKernel):
         size, rest = vector_of_line(panel.width, self.lanes), panel.pixels % self.lanes
         begins = [*range(0, panel.width - size, size), panel.width - size]
         tiles, whole = -(-panel.pixels // self.columns), self.copied == ROWS
-        row = panel.seen if whole else ib.allocate(
+        row = seen if whole else ib.allocate(
             self.dtype, (1, tiles * self.columns), name="row")
         with self._steps(panel) as (step, channel, below, beside):
             at = step if whole else build.const(0)
@@ -198,7 +204,7 @@ class Im2colKernel(StatementKernel):
             if not whole:
                 with ib.for_range(0, tiles, name="tile") as tile:
                     first = tile * self.columns
-                    panel.seen[tile, step, 0] = row.vload((at, first), self.columns)
+                    seen[tile, step, 0] = row.vload((at, first), self.columns)
 
     @contextmanager
     def _steps(self, panel: Panel) -> Iterator[tuple[Expr, Expr, Expr, Expr]]:
@@ -225,7 +231,9 @@ class Im2colKernel(StatementKernel):
             places[number] = (panel.first + line) * down * wide + pixel * across
         return places.__getitem__
 
-    def _copy_tiles(self, panel: Panel, tiles: Sequence[TilePixels]) -> None:
+    def _copy_tiles(
+        self, panel: Panel, seen: BufferVar, tiles: Sequence[TilePixels]
+    ) -> None:
         """The pixels of some tiles, element by element of the sum."""
         ib, made = self.ib, self.made
         (high, wide), across = made.image, made.strides[1]
@@ -235,11 +243,11 @@ class Im2colKernel(StatementKernel):
                 first, count = tile.zeros
                 if count:
                     nothing = Broadcast(build.const(0.0, self.dtype), count)
-                    panel.seen[tile.number, step, first] = nothing
+                    seen[tile.number, step, first] = nothing
                 for number, begin in enumerate(tile.begins):
                     with ib.for_range(0, tile.side, name="lane", kind="vectorize") as lane:
                         value = self.data[away + begin + lane * across]
-                        panel.seen[tile.number, step, number * tile.side + lane] = value
+                        seen[tile.number, step, number * tile.side + lane] = value
 
     def _block(self, panel: Panel, block: Expr, rows: int) -> None:
         """A block of output channels times all pixels of a panel, tile by tile."""
@@ -251,9 +259,13 @@ class Im2colKernel(StatementKernel):
             self._tile(panel, block, rows, build.const(whole * self.columns), rest)
 
     def _tile(self, panel: Panel, block: Expr, rows: int, first: Expr, columns: int) -> None:
-        """Some channels of some pixels in registers, over the whole sum."""
+        """Some channels of some pixels in registers, over the whole sum.
+
+        Where pixels are read in place, lanes that no pixel fills take those before the first one.
+        """
         ib, depth = self.ib, self.made.products
         width = -(-columns // self.lanes) * self.lanes
+        before = width - columns if self.copied == IN_PLACE else 0
         with ib.new_scope():
             total = ib.allocate(self.dtype, (rows, width), name="total", scope="local")
             zero = Broadcast(build.const(0.0, self.dtype), width)
@@ -261,12 +273,12 @@ class Im2colKernel(StatementKernel):
                 total[row, 0] = zero
             with ib.for_range(0, depth // STEPS, name="step") as step:
                 for n in range(STEPS):
-                    self._step(panel, total, block, rows, first, width, step * STEPS + n)
+                    self._step(panel, total, block, rows, first - before, width, step * STEPS + n)
             for n in range(depth // STEPS * STEPS, depth):
-                self._step(panel, total, block, rows, first, width, build.const(n))
+                self._step(panel, total, block, rows, first - before, width, build.const(n))
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 for start, count in self._stored(columns):
-                    self._store(panel, total, block, row, first, start, count)
+                    self._store(panel, total, block, row, first, start, count, before)
 
     def _step(
         self, panel: Panel, total: BufferVar, block: Expr, rows: int, first: Expr, width: int,
@@ -280,13 +292,22 @@ class Im2colKernel(StatementKernel):
             if self.by_lanes:
                 held = ib.allocate(self.dtype, (self.rows,), name="held", scope="local")
                 held[0] = self.weight.vload((*at, 0), self.rows)
-            rows_of_steps = self.copied == ROWS
-            place = (step, first) if rows_of_steps else (first // self.columns, step, 0)
-            read = panel.seen.vload(place, width)
+            read = self._pixels(panel, step, first, width)
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
                 number = self.weight[(*at, row)] if held is None else held[row]
                 product = Broadcast(number, width) * read
                 total[row, 0] = total.vload((row, 0), width) + product
+
+    def _pixels(self, panel: Panel, step: Expr, first: Expr, width: int) -> Expr:
+        """What a step of the sum multiplies for pixels from one on."""
+        if panel.seen is None:
+            made = self.made
+            channel = panel.image * made.inputs + panel.group * made.depth + step
+            found: Expr = self.data.vload(channel * made.image[1] + panel.first + first, width)
+            return found
+        place = (step, first) if self.copied == ROWS else (first // self.columns, step, 0)
+        held: Expr = panel.seen.vload(place, width)
+        return held
 
     def _stored(self, columns: int) -> Sequence[tuple[int, int]]:
         """Where vectors of so many columns begin, and how many columns they have: powers of two."""
@@ -299,7 +320,7 @@ class Im2colKernel(StatementKernel):
 
     def _store(
         self, panel: Panel, total: BufferVar, block: Expr, row: Expr, first: Expr, start: int,
-        count: int,
+        count: int, before: int,
     ) -> None:
         """Some pixels of a channel, with what follows."""
         begin = panel.first if self.is_line else panel.first * panel.width
@@ -308,4 +329,4 @@ class Im2colKernel(StatementKernel):
         with self.ib.for_range(0, count, name="lane", kind="vectorize") as lane:
             pixel = begin + first + start + lane
             index = (panel.image, channel, pixel // wide, pixel % wide)
-            self.out[index] = self.finished(index, total[row, start + lane])
+            self.out[index] = self.finished(index, total[row, before + start + lane])

@@ -10,7 +10,7 @@ from sterna import relay
 from sterna.relay.expr import RelayExpr
 from sterna.relay.interpreter import interpret
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementations.im2col import tiles, ways_of_copying
+from sterna.schedule.implementations.im2col import Tile, tiles, ways_of_copying
 from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from tests.schedule.implemented import implement, names_in, run_built
@@ -99,6 +99,14 @@ def test_numbers_of_lines_that_are_copied_whole(copied: str, strides: int) -> No
     check_numbers(relay.Function((x,), made), {"copied": copied})
 
 
+@pytest.mark.parametrize("shape", [(2, 9, 13, 17), (1, 6, 8, 8), (3, 5, 1, 131)])
+@pytest.mark.parametrize("outputs", [1, 3, 40])
+def test_numbers_of_pixels_that_are_read_in_place(shape: tuple[int, ...], outputs: int) -> None:
+    x = relay.var("x", shape=shape)
+    made = relay.add(conv(x, outputs), relay.const(np.float32(0.5)))
+    check_numbers(relay.Function((x,), made), {"copied": "in_place"})
+
+
 def check_numbers(func: relay.Function, more: dict[str, str]) -> None:
     """As im2col, with some more answers, against the interpreter."""
     image = func.params[0].checked_type.concrete_shape  # type: ignore[attr-defined]
@@ -123,7 +131,7 @@ def test_lines_are_copied_whole_unless_tiles_share_their_width(
         1, (2 * width + 1,) * 2, 8 * depth, (width,) * 2, 8, kind, kind, kind, window=(3, 3),
         strides=(2, 2), groups=8, data_layout="NCHW", out_layout="NCHW",
     )
-    ways = ways_of_copying(made, 2 * processor.lanes(made.out), processor)
+    ways = ways_of_copying(made, Tile(1, 2 * processor.lanes(made.out)), processor)
     assert min(ways, key=ways.__getitem__) == copied[processor is AVX512 and len(copied) > 1]
 
 

@@ -19,6 +19,7 @@ from sterna.schedule.contraction import Contraction
 from sterna.schedule.cost import KERNEL, STREAMED, arriving, regions
 from sterna.schedule.im2col_kernel import (
     CUT_ROWS,
+    IN_PLACE,
     ROWS,
     TILES,
     Im2colKernel,
@@ -43,6 +44,9 @@ WIDEST = 4
 COPIED, PICKED = 2.0, 1.5
 # Cycles in which a vector of every second one is copied, and one is cut from a row into its tile.
 COPIED_APART, CUT = 3.0, 6.0
+# Cycles in which a vector that lies far from the next one comes again, for each further block of
+# channels.
+FAR = 4.0
 # Lines of a panel in the first cache.
 LEAST_LINES = 4
 # Sums of fewer products than these hardly use what is loaded.
@@ -87,7 +91,7 @@ class Im2col(PackedImplementation):
         outputs = made.outputs // made.groups
         found = tiles(processor, outputs, math.prod(lines.result))
         tile = choose("tile", list(found), found.__getitem__)
-        ways = ways_of_copying(lines, tile.columns, processor)
+        ways = ways_of_copying(lines, tile, processor)
         copied = choose("copied", list(ways), ways.__getitem__)
         panel = panel_of(lines, tile, processor, copied == ROWS)
         pieces = made.batch * made.groups * -(-_extent(lines) // panel)
@@ -106,8 +110,12 @@ class Im2col(PackedImplementation):
         for name in ("rows", "columns", "panel", "shares", "lanes"):
             if plan.integer(name) < 1:
                 raise ValueError(f"{name} should be at least 1")
-        if plan.text("copied") not in (TILES, ROWS, CUT_ROWS):
-            raise ValueError(f"copied should be {TILES}, {ROWS} or {CUT_ROWS}")
+        if plan.text("copied") not in (TILES, ROWS, CUT_ROWS, IN_PLACE):
+            raise ValueError(f"copied should be {TILES}, {ROWS}, {CUT_ROWS} or {IN_PLACE}")
+        if plan.text("copied") == IN_PLACE and not reads_in_place(
+            as_lines(made), plan.integer("columns"), plan.integer("lanes")
+        ):
+            raise ValueError("pixels are read in place only where each is a window of its own")
         if plan.integer("columns") % plan.integer("lanes"):
             raise ValueError("lanes should divide columns")
         rows = plan.integer("rows")
@@ -207,7 +215,7 @@ def _extent(lines: Contraction) -> int:
     return lines.result[1] if lines.result[0] == 1 else lines.result[0]
 
 
-def ways_of_copying(lines: Contraction, columns: int, processor: Processor) -> dict[str, float]:
+def ways_of_copying(lines: Contraction, tile: Tile, processor: Processor) -> dict[str, float]:
     """How pixels may come into panels, with the cycles that one takes for each step of the sum.
 
     Lines that do not share their width with tiles fall into short pieces, unless they are copied
@@ -215,8 +223,11 @@ def ways_of_copying(lines: Contraction, columns: int, processor: Processor) -> d
     at least; else tiles are cut out of each row, and lie far from each other.
     """
     (high, width), lanes = lines.result, processor.lanes(FLOAT32)
-    side = lanes if high == 1 else math.gcd(width, columns)
+    side = lanes if high == 1 else math.gcd(width, tile.columns)
     ways = {TILES: COPIED / min(lanes, side) if lines.strides[1] == 1 else PICKED}
+    if reads_in_place(lines, tile.columns, lanes):
+        blocks = -(-lines.outputs // lines.groups // tile.rows)
+        ways[IN_PLACE] = FAR * (blocks - 1) / lanes
     size = vector_of_line(width, lanes)
     if high == 1 or side >= size or lines.strides[1] > 2:
         return ways
@@ -227,6 +238,12 @@ def ways_of_copying(lines: Contraction, columns: int, processor: Processor) -> d
         ways[ROWS] = whole
     ways[CUT_ROWS] = whole + CUT / lanes
     return ways
+
+
+def reads_in_place(lines: Contraction, columns: int, lanes: int) -> bool:
+    """Whether the pixels of a line, of one window each, lie as vectors of them are read."""
+    beside, pixels = {*lines.strides, *lines.window, lines.result[0]} == {1}, lines.result[1]
+    return beside and pixels == lines.image[1] and (pixels >= columns or pixels % lanes == 0)
 
 
 def panel_of(lines: Contraction, tile: Tile, processor: Processor, by_rows: bool = False) -> int:
@@ -261,7 +278,7 @@ def im2col_cycles(made: Contraction, processor: Processor) -> float:
     found = tiles(processor, outputs, pixels)
     tile = min(found, key=found.__getitem__)
     products = found[tile] * lines.products
-    each = min(ways_of_copying(lines, tile.columns, processor).values())
+    each = min(ways_of_copying(lines, tile, processor).values())
     cycles = lines.batch * lines.groups * (products + lines.products * pixels * each)
     if made.is_padded:
         image = without_border(made)
