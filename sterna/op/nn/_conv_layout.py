@@ -96,6 +96,9 @@ class Layouts2D:
 LAST = Layouts2D("NHWC", "NHWC")
 ROW_BYTES = 16
 """What a row of weights is a multiple of where a device copies it."""
+# Cycles in which an element goes into another layout within the second cache.
+MOVED_NEAR = 1.25
+
 
 @dataclass(frozen=True, slots=True)
 class LayoutCosts:
@@ -109,6 +112,7 @@ class LayoutCosts:
 def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> LayoutCosts | None:
     """What convolutions cost with their channels first, and last; None where some cannot be so."""
     lying = other = 0.0
+    near = True
     for call in calls:
         attrs: Any = call.attrs
         made, known = described_conv(call), with_known_weights(call)
@@ -120,6 +124,9 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
         seen = replace(made, data_layout=laid.data, out_layout=laid.out)
         if laid.data == made.data_layout:
             moved -= made.batch * made.inputs * math.prod(made.image)
+        size = made.inputs * math.prod(made.image) + made.outputs * math.prod(made.result)
+        fits = made.batch * size * made.data.bytes <= processor.l2_bytes
+        near = near and made.is_depthwise and fits
         if made.is_depthwise:
             lying += depthwise_cycles_first(made, processor)
             other += depthwise_cycles(seen, processor)
@@ -130,7 +137,8 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
         else:
             lying += min(im2col_cycles(made, processor), pixel_cycles(made, processor))
             other += least_cycles(*with_wide_weights(seen, known[1], processor), processor)
-    return LayoutCosts(lying, other + MOVED * moved / processor.threads)
+    each = MOVED_NEAR if near else MOVED
+    return LayoutCosts(lying, other + each * moved / processor.threads)
 
 
 def alter_conv2d(

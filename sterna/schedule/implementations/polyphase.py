@@ -28,6 +28,8 @@ MOST_VECTORS, MOST_TAPS = 8, 64
 # Cycles in which a vector is copied into a phase or stored as a row of results, one of every second
 # number is copied, and a tile and a row begin.
 COPIED, COPIED_APART, BEGUN = 1.2, 1.8, 1.5
+# Cycles in which a plane begins.
+PLANE = 15.0
 # How much longer multiply-adds take that load a vector each, from any place: most vectors as long
 # as a line of the cache lie in two lines.
 LOADED, ACROSS_LINES = 1.9, 0.5
@@ -110,7 +112,7 @@ def tile_cycles(made: Contraction, processor: Processor) -> dict[int, float]:
 def polyphase_cycles(made: Contraction, processor: Processor) -> float:
     """Phases copied, tiles of the line, and rows stored."""
     lanes, planes = processor.lanes(FLOAT32), Planes.of(made)
-    cycles = min(tile_cycles(made, processor).values())
+    cycles = PLANE + min(tile_cycles(made, processor).values())
     *rows, wide = made.result
     cycles += math.prod(rows) * (COPIED * _vectors(wide, lanes) + BEGUN)
     each = COPIED if made.strides[-1] == 1 else COPIED_APART
