@@ -36,13 +36,27 @@ def parallelise(stage: Stage, outer: Sequence[IterVar], sizes: Sequence[int]) ->
     """Share the outermost loops among threads: enough pieces to balance, no more."""
     most = range(1, len(outer) + 1)
     taken = choose("loops that threads share", most, near(outer_loops(sizes, PIECES)))
-    rows, count = stage.fuse(*outer[:taken]), math.prod(sizes[:taken])
-    if count > 4 * PIECES:
-        rows, _ = stage.split(rows, nparts=even_pieces(count))
-    stage.parallel(rows)
+    *above, last = outer[:taken]
+    count, rows = math.prod(sizes[:taken]), math.prod(sizes[: taken - 1])
+    if count <= 4 * PIECES:
+        stage.parallel(stage.fuse(*above, last))
+        return
+    parts = [n // rows for n in pieces_of(count) if n % rows == 0]
+    parts = [n for n in parts if sizes[taken - 1] % n == 0]
+    if above and parts:  # each piece is of one row, whose place it finds once
+        wanted = choose("pieces that threads share", parts, near(PIECES // rows))
+        part, _ = stage.split(last, nparts=wanted)
+        stage.parallel(stage.fuse(*above, part))
+        return
+    pieces, _ = stage.split(stage.fuse(*above, last), nparts=even_pieces(count))
+    stage.parallel(pieces)
 
 
 def even_pieces(count: int) -> int:
     """Into how many pieces so many rows are cut: equal ones if some are near, without a tail."""
-    dividing = [n for n in range(PIECES // 2, 2 * PIECES + 1) if count % n == 0]
-    return choose("pieces that threads share", dividing or [PIECES], near(PIECES))
+    return choose("pieces that threads share", pieces_of(count) or [PIECES], near(PIECES))
+
+
+def pieces_of(count: int) -> list[int]:
+    """Numbers of equal pieces of so many rows that suffice to balance, and are no more."""
+    return [n for n in range(PIECES // 2, 2 * PIECES + 1) if count % n == 0]
