@@ -91,12 +91,25 @@ class TileSpace:
 def tile_of_rows(
     processor: Processor, rows: int, columns: int, dtype: DataType, depth: int,
     block: int | None = None, most_rows: int = MOST_ROWS, throughput: Throughput | None = None,
-    ragged: bool = False,
+    ragged: bool = False, whole: int | None = None,
 ) -> RegisterTile:
-    """The tile of a sum over numbers that lie side by side in every row, so many of them."""
-    return _tiles_of_rows(
+    """The tile of a sum over numbers that lie side by side in every row, so many of them.
+
+    whole: a number of columns that tiles should divide, if any tile of a vector or more does.
+    """
+    space = _tiles_of_rows(
         processor, rows, columns, dtype, depth, block, most_rows, throughput, ragged
-    ).choose()
+    )
+    return _choose(_dividing(space, whole) if whole else space.cycles())
+
+
+def _dividing(space: TileSpace, columns: int) -> dict[RegisterTile, float]:
+    found = space.cycles()
+    fitting = {
+        tile: cycles for tile, cycles in found.items()
+        if columns % tile.columns == 0 and tile.columns >= space.lanes
+    }
+    return fitting or found
 
 
 def _tiles_of_rows(

@@ -37,8 +37,8 @@ LARGE_WINDOW = 25
 # How much longer products take with weights that no tile's width divides, as they are not packed,
 # where these do not stay in the first cache.
 RAGGED = 2.0
-# Vectors side by side of the widest tile of a dense layer.
-WIDEST = 4
+# Vectors side by side of the widest tile of a dense layer, and of one that has a single row.
+WIDEST, WIDE = 4, 8
 
 
 def has_few_channels(channels: int, window: int) -> bool:
@@ -244,9 +244,15 @@ def _padding(made: Contraction, processor: Processor) -> int:
         rows = made.result[-1]
         found = tiles_of_group(processor, rows, padded, made.groups, made.out, depth)
         steps = made.products * made.groups * (made.pixels // rows)
+        if made.is_matrix and padded > columns:
+            whole = {tile: each for tile, each in found.items() if padded % tile.columns == 0}
+            found = whole or found
         products = min(found.values()) * steps / processor.threads
         unpacked = RAGGED if made.weight_bytes > processor.l1_bytes // 2 else 1.0
         return products + _cut(made) if padded > columns else unpacked * products
 
+    # Of one row a tile is many vectors wide, and divides what is packed for it.
+    wide = [lanes, *([WIDE * lanes] if made.is_matrix and made.pixels == 1 else [])]
+    offered = dict.fromkeys([columns, *(columns + -columns % each for each in wide)])
     with deciding(str(made)):
-        return choose("padded channels", [columns, columns + -columns % lanes], cycles) - columns
+        return choose("padded channels", list(offered), cycles) - columns

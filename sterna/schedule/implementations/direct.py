@@ -252,7 +252,8 @@ def _packing_of_rows(made: Contraction, p: Processor) -> Expression:
     lanes = p.lanes(made.data)
     most = _columns_that_fit(made, lanes, p.l2_bytes // made.data.bytes)
     width = tile_of_rows(
-        p, made.pixels, most, made.data, made.depth, throughput=p.smt_throughput
+        p, made.pixels, most, made.data, made.depth, throughput=p.smt_throughput,
+        whole=made.outputs,
     ).columns
     while made.outputs % width:
         width //= 2
