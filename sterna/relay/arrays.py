@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sterna.ir.leaves import Leaf, register_leaf
-from sterna.runtime import NDArray
+from sterna.runtime import NDArray, cpu
 from sterna.runtime.ndarray import array, empty, numpyasarray
 from sterna.support.dtype import DataType
 from sterna.support.mapped_file import give_back, is_mapped, move_to_file
@@ -22,6 +22,7 @@ from sterna.support.numpy_dtype import numpy_dtype as numpy_dtype
 Array = npt.NDArray[Any]
 # Where kernels want arrays to begin.
 BOUNDARY = 64
+HOST = cpu(0)
 # Folded constants of this size are moved to files: packing makes others of them.
 MOVED_BYTES = 16 << 20
 
@@ -46,6 +47,11 @@ def shared_numpy(value: NDArray) -> Array:
     if getattr(ml_dtypes, str(value.dtype), None) is None and value.dtype != "bool":
         return np.from_dlpack(value)
     return to_numpy(value)
+
+
+def handed_on(value: NDArray) -> Array:
+    """The elements of an array that is let go: its own memory, where nobody else holds that."""
+    return shared_numpy(value) if value.is_sole and value.device == HOST else to_numpy(value)
 
 
 def from_numpy(value: Array, dtype: str | None = None) -> NDArray:

@@ -201,10 +201,46 @@ def test_vectorize_loops_makes_vectors() -> None:
 
 
 def test_vectorize_loops_leaves_divergent_loops_serial() -> None:
-    func = scaled(22, 8, "vectorize")
+    a = te.placeholder((24,), name="a")
+    b = te.compute((24,), lambda i: te.if_then_else(a[i] > 3.0, a[i] * 2.0, 0.0), name="b")
+    s = te.create_schedule(b.op)
+    s[b].vectorize(s[b].split(b.op.axis[0], factor=8)[1])
+    func = lower_schedule(s, [a, b], "f")
     done = vectorize_loop(flatten_buffer(simplify(func)))
     assert "ramp" not in str(done) and "vectorized" not in str(done)
-    same_numbers(func, done, 22)
+    same_numbers(func, done, 24)
+
+
+@pytest.mark.parametrize("open_extent", [False, True])
+def test_vectorize_loops_asks_a_guard_once_for_a_whole_vector(open_extent: bool) -> None:
+    func = scaled(te.size_var("n") if open_extent else 22, 8, "vectorize")
+    done = vectorize_loop(flatten_buffer(simplify(func)))
+    verify(done)
+    whole, _, guarded = str(done).partition("else:")
+    assert "i.outer*8 + 7 < " in whole and "ramp(i.outer*8, 1, 8)" in whole
+    assert "for i.inner in range(8)" in guarded and "likely" in guarded
+    for size in (0, 5, 8, 22) if open_extent else (22,):
+        same_numbers(func, done, size, *[size] * open_extent)
+
+
+@pytest.mark.parametrize("hint", [False, True])
+def test_partition_loops_behind_parts_of_an_open_extent(hint: bool) -> None:
+    """The parts of a loop that threads share end at a place that differs from part to part."""
+    n = te.size_var("n")
+    a = te.placeholder((n,), name="a")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="b")
+    s = te.create_schedule(b.op)
+    outer, lanes = s[b].split(b.op.axis[0], factor=4)
+    part, inner = s[b].split(outer, nparts=3)
+    s[b].vectorize(lanes)
+    if hint:
+        s[b].pragma(inner, "loop_partition_hint", True)
+    func = lower_schedule(s, [a, b], "f")
+    done = verify(loop_partition(simplify(func)))
+    whole, guard, _ = str(done).partition("likely")
+    assert "# vectorized" in whole and guard, done
+    for size in (0, 1, 7, 8, 12, 13, 31, 48):
+        same_numbers(func, done, size, size)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 0), (0, 2), (9, 9), (5, 6)])

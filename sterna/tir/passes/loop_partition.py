@@ -83,12 +83,12 @@ def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> Pr
     return func.with_body(_Partitioner(config).rewrite(func.body))
 
 
-def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+def likely_guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
     """The conditions marked likely inside a statement, with the loops around them."""
     if isinstance(stmt, For):
         last = stmt.min + stmt.extent - 1
         inner = {**inner, stmt.var: (stmt.min, last)}
-        yield from _guards(stmt.body, inner)
+        yield from likely_guards(stmt.body, inner)
         return
     if isinstance(stmt, IfThenElse):
         condition = stmt.condition
@@ -96,7 +96,7 @@ def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
             yield condition.args[0], inner
     for child in stmt.children():
         if isinstance(child, Stmt):
-            yield from _guards(child, inner)
+            yield from likely_guards(child, inner)
 
 
 def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
@@ -225,7 +225,7 @@ def _is_unrolled(var: Var, body: Stmt) -> bool:
     )
 
 
-class _Settled(Rewriter):
+class Settled(Rewriter):
     """Guards, by the identity of their conditions, that hold or are said in other words."""
 
     def __init__(self, known: Mapping[int, bool | Expr]) -> None:
@@ -250,7 +250,7 @@ class _Rolled(Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         made: For = self.rewrite_children(loop)
-        inside = (variables_in(condition) for condition, _ in _guards(made.body, {}))
+        inside = (variables_in(condition) for condition, _ in likely_guards(made.body, {}))
         if made.kind not in ("unrolled", "vectorized") or not any(made.var in v for v in inside):
             return made
         return For(made.var, made.min, made.extent, "serial", made.body)
@@ -299,7 +299,7 @@ class _Partitioner(Rewriter):
         """
         points = []
         hinted = _is_hinted(loop)
-        guards = borders(loop.body, {}) if hinted else _guards(loop.body, {})
+        guards = borders(loop.body, {}) if hinted else likely_guards(loop.body, {})
         for condition, inner in guards:
             point = self.turning_point(loop, condition, inner, hinted)
             if point is not None and self.splits(loop, point):
@@ -313,13 +313,17 @@ class _Partitioner(Rewriter):
         """Whether a point lies, or may lie, inside the loop's range and is fit to split it."""
         if build.int_value(point) is None and (
             loop.kind in ("vectorized", "unrolled")  # their extents must stay constant
-            or any(v in self.around for v in variables_in(point))
+            or (build.int_value(loop.extent) is not None and self.moves(point))
         ):
             return False
         begin, end = loop.min, loop.min + loop.extent
         return not (
             self.analyzer.can_prove(point <= begin) or self.analyzer.can_prove(point >= end)
         )
+
+    def moves(self, point: Expr) -> bool:
+        """Whether a point is another one in each iteration of a loop around."""
+        return any(var in self.around for var in variables_in(point))
 
     def turning_point(
         self, loop: For, condition: Expr, inner: dict[Var, tuple[Expr, Expr]], both: bool
@@ -387,7 +391,7 @@ class _Partitioner(Rewriter):
         inside = self.analyzer.simplify(build.maximum(build.minimum(point, end), begin))
         again = build.int_value(inside) is not None  # other guards may fail later
         whole, rest = loop, loop
-        if not again and not _is_hinted(loop):
+        if not again and (not _is_hinted(loop) or self.turning_here(loop, point)):
             whole, rest = self.without_guards(loop, point), self.by_what_is_left(loop, point)
         if loop.kind == "parallel":
             return self.branch(loop, inside, whole, rest)
@@ -397,7 +401,7 @@ class _Partitioner(Rewriter):
     def turning_here(self, loop: For, point: Expr) -> list[tuple[Expr, Loops]]:
         """The guards that may fail from a point on, and never before it."""
         return [
-            (condition, inner) for condition, inner in _guards(loop.body, {})
+            (condition, inner) for condition, inner in likely_guards(loop.body, {})
             if (turns := self.turning_point(loop, condition, inner, False)) is not None
             and structural_equal(turns, point)
         ]
@@ -405,7 +409,7 @@ class _Partitioner(Rewriter):
     def without_guards(self, loop: For, point: Expr) -> For:
         """The loop before a point, where guards hold that only the run could prove."""
         held = [id(condition) for condition, _ in self.turning_here(loop, point)]
-        return loop.with_body(_Settled(dict.fromkeys(held, True)).rewrite(loop.body))
+        return loop.with_body(Settled(dict.fromkeys(held, True)).rewrite(loop.body))
 
     def by_what_is_left(self, loop: For, point: Expr) -> For:
         """The loop behind a point, with ways of its own for each number of rows that are left.
@@ -413,7 +417,7 @@ class _Partitioner(Rewriter):
         Only where no other guards are inside, with which the number of ways would multiply.
         """
         guards = self.turning_here(loop, point)
-        if len(guards) < sum(1 for _ in _guards(loop.body, {})):
+        if len(guards) < sum(1 for _ in likely_guards(loop.body, {})):
             return loop.with_body(_Rolled().rewrite(loop.body))
         rows = [self.rows_left(condition, inner, loop.body) for condition, inner in guards]
         found = [row for row in rows if row is not None]
@@ -427,7 +431,7 @@ class _Partitioner(Rewriter):
                 id(condition): build.less(row.index, count)
                 for (condition, _), row in zip(guards, found, strict=True)
             }
-            way = copy_stmt(_Settled(settled).rewrite(loop.body), {})
+            way = copy_stmt(Settled(settled).rewrite(loop.body), {})
             body = IfThenElse(build.equal(found[0].left, count), way, body)
         return loop.with_body(body)
 

@@ -1,5 +1,6 @@
 """Vectorization (SIMD): turn loops that are marked vectorized into vector operations."""
 
+from functools import reduce
 from itertools import pairwise
 
 from sterna.arith import detect_linear, substitute
@@ -15,11 +16,13 @@ from sterna.ir.expr import (
     Ramp,
     Select,
     Var,
+    variables_in,
 )
+from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
 from sterna.tir.intrinsics import INTRINSICS
-from sterna.tir.passes.loop_partition import borders, excess_of
+from sterna.tir.passes.loop_partition import Settled, borders, excess_of, likely_guards
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import (
     Allocate,
@@ -47,6 +50,13 @@ def vectorize_loop(func: PrimFunc, enable: bool = True) -> PrimFunc:
 
     for i in range(8):  # vectorized: C[i] = if_then_else(i >= 1, A[i - 1], 0)
     ->  C[0] = 0; C[ramp(1, 1, 7)] = A[ramp(0, 1, 7)]
+
+    One whose guards hold for all iterations or turn somewhere in it, which only the run knows, is a
+    vector in the first case:
+
+    for i in range(8):  # vectorized: if likely(o*8 + i < n): C[o*8 + i] = x
+    ->  if likely(o*8 + 7 < n): C[ramp] = broadcast(x)
+        else: for i in range(8): if likely(o*8 + i < n): C[o*8 + i] = x
 
     One whose iterations take other ways (a condition on the loop's variable that no earlier pass
     could remove, an inner loop whose bounds depend on it) becomes a serial loop; without enable,
@@ -92,8 +102,46 @@ class _Loops(Rewriter):
             vector: Stmt = _Vectorizer(loop.var, loop.min, lanes).rewrite(body)
         except _Divergent:
             parts = cut_at_borders(loop.with_body(body)) if self.cut else []
-            return seq(*map(self.rewrite, parts)) if parts else loop.with_body(body, "serial")
+            if parts:
+                return seq(*map(self.rewrite, parts))
+            made = whole_or_guarded(loop.with_body(body), lanes) if self.cut else None
+            return loop.with_body(body, "serial") if made is None else made
         return vector
+
+
+def whole_or_guarded(loop: For, lanes: int) -> Stmt | None:
+    """A vector where the guards hold for all of its elements, else the loop with its guards."""
+    inside = statements_in(loop.body)
+    bound = {stmt.var for stmt in inside if isinstance(stmt, For | LetStmt)}
+    conditions = [c for c, _ in likely_guards(loop.body, {}) if loop.var in variables_in(c)]
+    if not conditions or len(inside) > MOST_STATEMENTS:
+        return None
+    worst = [_where_it_fails_first(condition, loop) for condition in conditions]
+    holds = [each for each in worst if each is not None and not bound & {*variables_in(each)}]
+    if len(holds) < len(conditions):
+        return None
+    body = Settled({id(condition): True for condition in conditions}).rewrite(loop.body)
+    try:
+        vector: Stmt = _Vectorizer(loop.var, loop.min, lanes).rewrite(body)
+    except _Divergent:
+        return None
+    whole = reduce(build.logical_and, holds)
+    guarded = copy_stmt(loop.with_body(loop.body, "serial"), {})
+    return IfThenElse(Call(whole.dtype, "likely", (whole,)), vector, guarded)
+
+
+def _where_it_fails_first(condition: Expr, loop: For) -> Expr | None:
+    """A condition at the end of the loop where it fails if it fails anywhere in it."""
+    excess = excess_of(condition)
+    linear = None if excess is None else detect_linear(excess, [loop.var])
+    step = None if linear is None else build.int_value(linear[0])
+    loads: list[Node] = []
+    post_order(condition, lambda n: loads.append(n) if isinstance(n, BufferLoad) else None)
+    if step is None or loads:
+        return None
+    end = loop.min if step < 0 else build.add(loop.min, build.sub(loop.extent, 1))
+    found: Expr = substitute(condition, {loop.var: end})
+    return found
 
 
 def cut_at_borders(loop: For) -> list[Stmt]:
