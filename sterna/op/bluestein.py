@@ -1,6 +1,6 @@
 """Bluestein's algorithm (the chirp z-transform): Fourier transforms of lengths with large primes.
 
-With w[k] = exp(-pi i k * k / n), the transform X of x is a convolution, as 2jk = jj + kk - (k-j)(k-j):
+With w[k] = exp(-pi i k * k / n), the transform X of x is a convolution:
 
     X[k] = w[k] * sum over j of (x[j] * w[j]) * conj(w[k - j])
 
@@ -86,7 +86,7 @@ class ChirpTransform:
 
         def chirped(k: Expr) -> Complex:
             real, imaginary = (build.cast(self.dtype, part) for part in load(k))
-            # The inverse is the transform with real and imaginary parts exchanged, before and after.
+            # The inverse is the transform with both parts exchanged, before and after.
             given = (imaginary, real) if self.inverse else (real, imaginary)
             return times(given, self._chirp(k))
 
@@ -118,7 +118,7 @@ def _has_large_factor(length: Dim) -> bool:
 
 
 def _longer(length: int) -> int:
-    """The least length with room for the convolution that is a power of two, or 3 or 5 times one."""
+    """The least length with room for the convolution: a power of two, or 3 or 5 times one."""
     room = 2 * length - 1
     return min(odd << max(0, math.ceil(math.log2(room / odd))) for odd in (1, 3, 5))
 

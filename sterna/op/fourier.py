@@ -1,8 +1,8 @@
 """Mixed-radix FFT (Stockham): discrete Fourier transforms of any length, as statements.
 
 A length is taken apart into factors, and one pass over the line does each: its cost is the length
-times the factor (see bluestein.py for large ones). A pass of radix p over lines of n = p * m numbers
-that lie s apart turns each into p lines of m numbers, and leaves them in order, so that nothing is
+times the factor (bluestein.py: large ones). A pass of radix p over lines of n = p * m numbers that
+lie s apart turns each into p lines of m numbers, and leaves them in order, so that nothing is
 reordered at the end. A length that only the run tells is one factor.
 """
 

@@ -231,7 +231,7 @@ def test_partition_loops_behind_parts_of_an_open_extent(hint: bool) -> None:
     b = te.compute((n,), lambda i: a[i] * 2.0, name="b")
     s = te.create_schedule(b.op)
     outer, lanes = s[b].split(b.op.axis[0], factor=4)
-    part, inner = s[b].split(outer, nparts=3)
+    _, inner = s[b].split(outer, nparts=3)
     s[b].vectorize(lanes)
     if hint:
         s[b].pragma(inner, "loop_partition_hint", True)

@@ -42,7 +42,7 @@ def rounded(expr: Call | Cast) -> Expr | None:
         if is_rounded and whole.dtype.element == INT32 and inner.dtype.element == FLOAT32:
             assert isinstance(inner, Call)
             found = bounds(inner.args[0])
-            if found is not None and -LARGEST <= found[0] and found[1] <= LARGEST:
+            if found is not None and min(found) >= -LARGEST and max(found) <= LARGEST:
                 return inner.args[0]
     return None
 
