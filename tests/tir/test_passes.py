@@ -1,5 +1,6 @@
 """Each pass: what it does to a small function, and that the numbers stay."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,30 @@ def test_vectorize_loops_asks_a_guard_once_for_a_whole_vector(open_extent: bool)
     assert "for i.inner in range(8)" in guarded and "likely" in guarded
     for size in (0, 5, 8, 22) if open_extent else (22,):
         same_numbers(func, done, size, *[size] * open_extent)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_vectorize_loops_asks_a_choice_once_for_a_whole_vector(count: int) -> None:
+    """Tensors that are joined, of widths that only the run knows."""
+    widths = [te.size_var(f"n{i}") for i in range(count)]
+    parts = [te.placeholder((n,), name=f"a{i}") for i, n in enumerate(widths)]
+    ends = [sum(widths[1:k + 1], widths[0]) for k in range(count)]
+
+    def joined(i: Any, k: int) -> Any:
+        value = parts[k][i - ends[k - 1] if k else i]
+        return value if k == count - 1 else te.if_then_else(i < ends[k], value, joined(i, k + 1))
+
+    out = te.compute((ends[-1],), lambda i: joined(i, 0), name="out")
+    s = te.create_schedule(out.op)
+    s[out].vectorize(s[out].split(out.op.axis[0], factor=4)[1])
+    func = lower_schedule(s, [*parts, out], "f")
+    done = verify(vectorize_loop(flatten_buffer(simplify(loop_partition(simplify(func))))))
+    assert str(done).count("ramp") >= 2 * count
+    for sizes in itertools.product((0, 1, 4, 7, 13), repeat=count):
+        values = [np.arange(n, dtype="float32") + n for n in sizes]
+        result = np.zeros(sum(sizes), "float32")
+        interpreter.run(done, *values, result, *sizes)
+        np.testing.assert_array_equal(result, np.concatenate(values))
 
 
 @pytest.mark.parametrize("hint", [False, True])

@@ -41,6 +41,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     Stmt,
     is_nothing,
+    nothing,
     seq,
     statements_in,
 )
@@ -188,7 +189,7 @@ class _Border:
     fails_from: int
 
 
-class _Answered(Rewriter):
+class Answered(Rewriter):
     """Choices whose conditions, by their identities, have known answers."""
 
     def __init__(self, known: Mapping[int, bool]) -> None:
@@ -226,7 +227,7 @@ def _is_unrolled(var: Var, body: Stmt) -> bool:
 
 
 class Settled(Rewriter):
-    """Guards, by the identity of their conditions, that hold or are said in other words."""
+    """Guards, by the identity of their conditions, that hold, fail or are said in other words."""
 
     def __init__(self, known: Mapping[int, bool | Expr]) -> None:
         self.known = known
@@ -235,6 +236,8 @@ class Settled(Rewriter):
         condition = stmt.condition
         if isinstance(condition, Call) and condition.op == "likely":
             answer = self.known.get(id(condition.args[0]))
+            if answer is False and stmt.otherwise is None:
+                return nothing()
             if answer is True:
                 done: Stmt = self.rewrite(stmt.then)
                 return done
@@ -363,7 +366,7 @@ class _Partitioner(Rewriter):
                 place: last <= each.holds_below for place, each in borders_of.items()
                 if last <= each.holds_below or first >= each.fails_from
             }
-            body = _Answered(known).rewrite(loop.body)
+            body = Answered(known).rewrite(loop.body)
             made.append(self.part(loop.with_body(body), begin, end, True))
         return seq(*made)
 
@@ -417,6 +420,10 @@ class _Partitioner(Rewriter):
         Only where no other guards are inside, with which the number of ways would multiply.
         """
         guards = self.turning_here(loop, point)
+        failing = {id(condition): False for condition, inner in guards
+                   if not any(var in inner for var in variables_in(condition))}
+        if failing:  # no loop inside has a say
+            return loop.with_body(Settled(failing).rewrite(loop.body))
         if len(guards) < sum(1 for _ in likely_guards(loop.body, {})):
             return loop.with_body(_Rolled().rewrite(loop.body))
         rows = [self.rows_left(condition, inner, loop.body) for condition, inner in guards]
