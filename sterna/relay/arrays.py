@@ -6,6 +6,7 @@ on bfloat16, float8 and int4 as it does on float32.
 
 import base64
 import math
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -44,9 +45,13 @@ def to_numpy(value: NDArray) -> Array:
 
 def shared_numpy(value: NDArray) -> Array:
     """The elements as NumPy's numbers, not to be written to: they may be the array's own."""
-    if getattr(ml_dtypes, str(value.dtype), None) is None and value.dtype != "bool":
-        return np.from_dlpack(value)
-    return to_numpy(value)
+    return np.from_dlpack(value) if _is_shared(value.dtype) else to_numpy(value)
+
+
+@cache
+def _is_shared(dtype: str) -> bool:
+    """Whether NumPy takes arrays of a type as they lie."""
+    return getattr(ml_dtypes, str(dtype), None) is None and dtype != "bool"
 
 
 def handed_on(value: NDArray) -> Array:
