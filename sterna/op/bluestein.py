@@ -9,6 +9,7 @@ It is computed by two transforms of a longer line, of a length with small factor
 
 import math
 from collections.abc import Callable
+from typing import TypeGuard
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
@@ -113,7 +114,7 @@ class ChirpTransform:
         return self.chirps[0][k], -self.chirps[1][k]
 
 
-def _has_large_factor(length: Dim) -> bool:
+def _has_large_factor(length: Dim) -> TypeGuard[int]:
     return isinstance(length, int) and max(factors(length), default=1) > LARGEST_FACTOR
 
 

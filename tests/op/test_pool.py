@@ -93,7 +93,7 @@ def test_layouts_say_the_same(name: str, layout: str) -> None:
 
 def pools_of(body: relay.RelayExpr) -> list[Any]:
     """The windows that are left after operators became others for this machine."""
-    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(body), body))
+    mod = tvm.IRModule.from_expr(relay.Function(tuple(relay.analysis.free_vars(body)), body))
     made = relay.transform.Legalize(tvm.target.Target("llvm -mcpu=native"))(mod)["main"].body
     calls: list[Any] = []
     relay.analysis.post_order_visit(
@@ -126,7 +126,7 @@ def test_axis_by_axis_gives_the_same(kind: str, size: int, ceil_mode: bool) -> N
     x = relay.var("x", shape=data.shape)
     made = getattr(relay.nn, f"{kind}_pool2d")(x, **attrs)
     assert len(pools_of(made)) == 2
-    got = tvm.compile(relay.Function([x], made))(data)
+    got = tvm.compile(relay.Function((x,), made))(data)
     want = reference(f"nn.{kind}_pool2d", data, **attrs)
     np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
