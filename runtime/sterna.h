@@ -512,6 +512,9 @@ STERNA_API int sterna_tensor_copy_to_memory(const DLTensor *from, void *to, size
 STERNA_API int sterna_tensor_is_compact(const DLTensor *tensor); /* 1 or 0 */
 STERNA_API int sterna_tensor_bytes(const DLTensor *tensor, size_t *out);
 STERNA_API int sterna_ndarray_is_read_only(const sterna_ndarray *array); /* 1 or 0 */
+/* Whether its memory can be handed on for good: the runtime's own, which nobody else holds, and of
+ * which at least a quarter is in use. 1 or 0. */
+STERNA_API int sterna_ndarray_is_sole(const sterna_ndarray *array);
 
 /* Taking an array in consumes the structure when it works. Arrays with gaps are refused. */
 STERNA_API int sterna_ndarray_from_dlpack(DLManagedTensor *from, sterna_ndarray **out);

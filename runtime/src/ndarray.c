@@ -133,6 +133,19 @@ int sterna_ndarray_is_read_only(const sterna_ndarray *array) {
   return array->header.reserved == STERNA_READ_ONLY;
 }
 
+static int is_sole(const array_object *a) {
+  return (uint32_t)a->array.header.ref_counts == 1 && a->array.header.deleter == free_array;
+}
+
+int sterna_ndarray_is_sole(const sterna_ndarray *array) {
+  REQUIRE_OR(0, array);
+  const array_object *a = (const array_object *)array;
+  size_t used, whole;
+  if (!is_sole(a) || sterna_ndarray_is_read_only(array) || sterna_tensor_bytes(&array->tensor, &used)) return 0;
+  if (a->holds == VIEWS_OBJECT) a = a->held;
+  return is_sole(a) && a->holds == OWNS_MEMORY && !sterna_tensor_bytes(&a->array.tensor, &whole) && used >= whole / 4;
+}
+
 /* On these a data pointer is a handle, to which nothing can be added. */
 static int has_opaque_pointers(DLDeviceType type) {
   return type == kDLOpenCL || type == kDLVulkan || type == kDLMetal || type == kDLWebGPU;

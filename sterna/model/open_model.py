@@ -163,6 +163,9 @@ class OpenModel(CompiledModel):
 
     def _given(self, args: Sequence[Any], named: Mapping[str, Any]) -> dict[str, Given]:
         """What it is called with, by input; where these are arrays, nothing is to be arranged."""
+        is_whole = self._takes_arrays and not named and len(args) == len(self._names)
+        if is_whole and all(type(value) is np.ndarray for value in args):
+            return dict(zip(self._names, args, strict=True))
         values = {**dict(zip(self._names, args, strict=False)), **named}
         is_whole = self._takes_arrays and len(args) + len(named) == len(values)
         if is_whole and values.keys() == self._names and _are_arrays(values):

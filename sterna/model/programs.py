@@ -14,7 +14,7 @@ from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType, TupleType
 from sterna.model.arguments import shared_array
 from sterna.model.compiled_model import CompiledModel
-from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.arrays import Array, handed_on
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.steps import Step
@@ -168,7 +168,7 @@ class SymbolicRun:
         self.reads_in_place = home == cpu(0)
 
     def __call__(self, values: Mapping[str, Array]) -> list[Array]:
-        return [np.asarray(to_numpy(each)) for each in self.run(values)]
+        return [handed_on(each) for each in self.run(values)]
 
     def run(self, values: Mapping[str, Any]) -> list[NDArray]:
         """The results as arrays of the runtime, which need not be copied to be given again."""
@@ -199,6 +199,6 @@ def _by_machine(
     def run(values: Mapping[str, Array]) -> list[Array]:
         made = machine.invoke("main", *[values[name] for name in names])
         parts = list(made) if isinstance(made, ADT) else [made]
-        return [to_numpy(each) if isinstance(each, NDArray) else each for each in parts]
+        return [handed_on(each) if isinstance(each, NDArray) else each for each in parts]
 
     return run

@@ -1,9 +1,9 @@
 """Mixed-radix FFT (Stockham): discrete Fourier transforms of any length, as statements.
 
 A length is taken apart into factors, and one pass over the line does each: its cost is the length
-times the factor. A pass of radix p over lines of n = p * m numbers that lie s apart turns each into
-p lines of m numbers, and leaves them in order, so that nothing is reordered at the end. A length
-that only the run tells is one factor.
+times the factor (bluestein.py: large ones). A pass of radix p over lines of n = p * m numbers that
+lie s apart turns each into p lines of m numbers, and leaves them in order, so that nothing is
+reordered at the end. A length that only the run tells is one factor.
 """
 
 import math
@@ -57,6 +57,11 @@ def circle(length: Dim, dtype: DataType, name: str) -> list[Tensor]:
     return [table(t.cos, "cos"), table(t.sin, "sin")]
 
 
+def times(a: Complex, b: Complex) -> Complex:
+    """The product of two complex numbers."""
+    return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
+
+
 class Transform:
     """The statements that transform a line of complex numbers."""
 
@@ -71,28 +76,43 @@ class Transform:
         self, load: Callable[[Expr], Complex], store: Callable[[Expr, Expr, Expr], None], count: Dim
     ) -> None:
         """From load(place) to store(place, real, imaginary) for the first places."""
-        ib, length = self.ib, self.length
-        parts = [
-            ib.allocate(self.dtype, (length * 2,), name=name) for name in ("real", "imaginary")
+        parts = self.allocate()
+        self.fill(parts, load, 0, self.length)
+        begin = self.passes(parts)
+        scale = build.const(1.0, self.dtype)
+        if self.inverse:
+            scale = scale / build.cast(self.dtype, build.as_expr(self.length))
+        with self.ib.for_range(0, count, name="k") as k:
+            values = [part[begin + k] for part in parts]
+            store(k, *[value * scale for value in values] if self.inverse else values)
+
+    def allocate(self) -> list[BufferVar]:
+        """Room for a line and for what the next pass makes of it."""
+        return [
+            self.ib.allocate(self.dtype, (self.length * 2,), name=name)
+            for name in ("real", "imaginary")
         ]
-        with ib.for_range(0, length, name="k") as k:
+
+    def fill(
+        self, parts: list[BufferVar], load: Callable[[Expr], Complex], begin: Dim, end: Dim
+    ) -> None:
+        """Set places of the line that passes begin with."""
+        with self.ib.for_range(begin, end, name="k") as k:
             for part, value in zip(parts, load(k), strict=True):
                 part[k] = build.cast(self.dtype, value)
+
+    def passes(self, parts: list[BufferVar]) -> Dim:
+        """Transform the line; gives where it begins then."""
+        ib, length = self.ib, self.length
         done: Dim = 1
-        passes: Sequence[Dim] = factors(length) if isinstance(length, int) else [length]
-        for place, radix in enumerate(passes):
+        radices: Sequence[Dim] = factors(length) if isinstance(length, int) else [length]
+        for place, radix in enumerate(radices):
             rest = length // (done * radix) if isinstance(length, int) else 1
             offsets = (0, length) if place % 2 == 0 else (length, 0)
             with ib.for_range(0, rest, name="j") as j, ib.for_range(0, done, name="q") as q:
                 self._pass(parts, offsets, radix, rest, done, j, q)
             done = done * radix
-        begin = length if len(passes) % 2 else 0
-        scale = build.const(1.0, self.dtype)
-        if self.inverse:
-            scale = scale / build.cast(self.dtype, build.as_expr(length))
-        with ib.for_range(0, count, name="k") as k:
-            values = [part[begin + k] for part in parts]
-            store(k, *[value * scale for value in values] if self.inverse else values)
+        return length if len(radices) % 2 else 0
 
     def _pass(
         self, parts: list[BufferVar], offsets: tuple[Dim, Dim], radix: Dim, rest: Dim, done: Dim,
@@ -107,7 +127,7 @@ class Transform:
         def write(r: ExprLike, value: Complex) -> None:
             twiddled = value
             if not (isinstance(rest, int) and rest == 1):
-                twiddled = self._times(value, self._twiddle(j * r * done))
+                twiddled = times(value, self._twiddle(j * r * done))
             for part, number in zip(parts, twiddled, strict=True):
                 part[target + q + done * (j * radix + r)] = number
 
@@ -120,9 +140,6 @@ class Transform:
         """The twiddle factor at a place of the circle."""
         sine = self.tables[1][place]
         return self.tables[0][place], sine if self.inverse else -sine
-
-    def _times(self, a: Complex, b: Complex) -> Complex:
-        return a[0] * b[0] - a[1] * b[1], a[0] * b[1] + a[1] * b[0]
 
     def _written_out(
         self, radix: int, read: Callable[[ExprLike], Complex],
@@ -152,7 +169,7 @@ class Transform:
             imaginary = variable(ib, self.dtype, "imaginary_sum", build.const(0, self.dtype))
             with ib.for_range(0, radix, name="a") as a:
                 place = build.cast(INT64, a) * build.cast(INT64, r) % radix * step
-                twiddled = self._times(read(a), self._twiddle(ib.let("place", place)))
+                twiddled = times(read(a), self._twiddle(ib.let("place", place)))
                 real.set(real.get() + twiddled[0])
                 imaginary.set(imaginary.get() + twiddled[1])
             write(r, (ib.let("re", real.get()), ib.let("im", imaginary.get())))

@@ -218,7 +218,7 @@ def _group_size(length: int, count: int) -> int:
 
 def _tournament_pays(length: int, count: int) -> bool:
     """Whether the first ones of a line are found sooner than all are sorted."""
-    return length >= RADIX_LENGTH and 2 * count * _group_size(length, count) <= length
+    return length >= RADIX_LENGTH and count * _group_size(length, count) <= length
 
 
 def _tournament(

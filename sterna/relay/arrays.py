@@ -6,6 +6,7 @@ on bfloat16, float8 and int4 as it does on float32.
 
 import base64
 import math
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from sterna.ir.leaves import Leaf, register_leaf
-from sterna.runtime import NDArray
+from sterna.runtime import NDArray, cpu
 from sterna.runtime.ndarray import array, empty, numpyasarray
 from sterna.support.dtype import DataType
 from sterna.support.mapped_file import give_back, is_mapped, move_to_file
@@ -22,6 +23,7 @@ from sterna.support.numpy_dtype import numpy_dtype as numpy_dtype
 Array = npt.NDArray[Any]
 # Where kernels want arrays to begin.
 BOUNDARY = 64
+HOST = cpu(0)
 # Folded constants of this size are moved to files: packing makes others of them.
 MOVED_BYTES = 16 << 20
 
@@ -43,9 +45,18 @@ def to_numpy(value: NDArray) -> Array:
 
 def shared_numpy(value: NDArray) -> Array:
     """The elements as NumPy's numbers, not to be written to: they may be the array's own."""
-    if getattr(ml_dtypes, str(value.dtype), None) is None and value.dtype != "bool":
-        return np.from_dlpack(value)
-    return to_numpy(value)
+    return np.from_dlpack(value) if _is_shared(value.dtype) else to_numpy(value)
+
+
+@cache
+def _is_shared(dtype: str) -> bool:
+    """Whether NumPy takes arrays of a type as they lie."""
+    return getattr(ml_dtypes, str(dtype), None) is None and dtype != "bool"
+
+
+def handed_on(value: NDArray) -> Array:
+    """The elements of an array that is let go: its own memory, where nobody else holds that."""
+    return shared_numpy(value) if value.is_sole and value.device == HOST else to_numpy(value)
 
 
 def from_numpy(value: Array, dtype: str | None = None) -> NDArray:

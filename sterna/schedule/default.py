@@ -161,13 +161,14 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
 def vectors_at_once(stage: Stage, processor: Processor) -> int:
     """How many vectors run side by side: several where each waits for a polynomial's last step.
 
-    Half as many where one is computed in float64, which takes two vectors itself.
+    Half as many where one is computed in float64, or of float16 in float32: that takes two vectors.
     """
     names = functions_of(stage)
     if not names:
         return 1
     few = processor.vector_registers < REGISTERS_FOR_CHAINS
-    doubled = any(INTRINSICS[name].in_double for name in names)
+    widened = stage.op.output(0).dtype.is_float and stage.op.output(0).dtype.bits == 16
+    doubled = widened or any(INTRINSICS[name].in_double for name in names)
     return max(1, CHAINS >> few + doubled)
 
 

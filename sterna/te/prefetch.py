@@ -22,7 +22,10 @@ Domains = dict[Var, tuple[Expr, Expr] | None]
 
 
 def with_prefetches(nest: "Nest", leaf: IterVar, body: Stmt) -> Stmt:
-    """The body of a loop with the prefetches that the loop is marked with."""
+    """The body of a loop with the prefetches that the loop is marked with.
+
+    What an outer loop reads is fetched by shares, where the loops inside it are of known extents.
+    """
     stage, lowering = nest.stage, nest.lowering
     leaves = stage.leaf_iter_vars
     around = leaves[: next(i for i, other in enumerate(leaves) if other is leaf) + 1]
@@ -39,6 +42,8 @@ def with_prefetches(nest: "Nest", leaf: IterVar, body: Stmt) -> Stmt:
         found = None if buffer is None else _region(body, buffer, reader, inside, nest.analyzer)
         if buffer is None or found is None:
             raise ValueError(f"{what}: the loop does not read it from memory")
+        if any(build.int_value(extent) is None for _, extent in inside):
+            continue  # each iteration would fetch all of it, not its share
         mins, extents = _part_of_an_iteration(found, inside, buffer)
         later = reader.var + build.cast(reader.var.dtype, mark.offset)
         ahead: dict[Var, Expr] = {reader.var: later}
@@ -120,7 +125,7 @@ def _part_of_an_iteration(region: Region, inside: Loops, buffer: Buffer) -> Regi
     mins, extents = list(region[0]), list(region[1])
     lengths = [build.int_value(extent) for extent in extents]
     counts = [build.int_value(extent) for _, extent in inside]
-    if not inside or None in counts or 0 in counts:
+    if not inside or 0 in counts:
         return region
     known = [length or 0 for length in lengths]
     if _is_run(known, buffer):

@@ -286,3 +286,39 @@ def test_values_that_decide_extents_are_served_by_one_program() -> None:
         np.testing.assert_array_equal(given, kept)
     assert isinstance(compiled, OpenModel)
     assert compiled.compiled == 1
+
+
+def test_results_of_open_models_are_the_callers_own() -> None:
+    """Writing to a result changes no input, no constant, and no other result."""
+    ones = np.ones((2, 3), "float32")
+    model = model_of(
+        [helper.make_node("Relu", ["x"], ["a"]), helper.make_node("Identity", ["x"], ["b"]),
+         helper.make_node("Identity", ["w"], ["c"]), helper.make_node("NonZero", ["x"], ["d"]),
+         helper.make_node("Identity", ["a"], ["e"])],
+        [info("x", ["n", "m"])],
+        [info("a", ["n", "m"]), info("b", ["n", "m"]), info("c", [2, 3]), info("d", [2, "k"], INT),
+         info("e", ["n", "m"])],
+        [("w", ones)],
+    )
+    compiled = sterna.compile(model)
+    given = floats(37, 41)
+    kept, earlier = given.copy(), []
+    for _ in range(3):
+        found = agree(compiled, model, x=given)
+        earlier.append(found)
+        for value in found.values():
+            assert value.flags.writeable and value.flags.c_contiguous
+            value[...] = 9
+        np.testing.assert_array_equal(given, kept)
+    assert all((value == 9).all() for found in earlier for value in found.values())
+
+
+def test_results_of_open_extents_are_not_copied() -> None:
+    node = helper.make_node("Relu", ["x"], ["y"])
+    compiled: Any = sterna.compile(model_of([node], [info("x", ["n", "m"])], [info("y", None)]))
+    compiled.cancel_specialising()
+    for shape in ((300, 400), (7, 3), (0, 5), (1, 1)):
+        given = floats(*shape)
+        result = compiled(given)
+        assert result.base is not None and result.flags.writeable
+        np.testing.assert_array_equal(result, np.maximum(given, 0))

@@ -91,6 +91,46 @@ def test_layouts_say_the_same(name: str, layout: str) -> None:
     np.testing.assert_array_equal(got, reference(name, x, **attrs))
 
 
+def pools_of(body: relay.RelayExpr) -> list[Any]:
+    """The windows that are left after operators became others for this machine."""
+    mod = tvm.IRModule.from_expr(relay.Function(tuple(relay.analysis.free_vars(body)), body))
+    made = relay.transform.Legalize(tvm.target.Target("llvm -mcpu=native"))(mod)["main"].body
+    calls: list[Any] = []
+    relay.analysis.post_order_visit(
+        made, lambda e: calls.append(e) if isinstance(e, relay.Call) else None)
+    return [list(c.attrs.pool_size) for c in calls if "pool2d" in c.op.name]
+
+
+def test_windows_that_move_by_steps_go_axis_by_axis() -> None:
+    """Where vectors lie along rows; behind a convolution they will lie along its channels."""
+    x, w = relay.var("x", shape=(1, 16, 30, 30)), relay.var("w", shape=(16, 16, 3, 3))
+    attrs: dict[str, Any] = {"pool_size": (3, 3), "strides": (2, 2), "padding": (1, 1)}
+    assert pools_of(relay.nn.max_pool2d(x, **attrs)) == [[3, 1], [1, 3]]
+    assert pools_of(relay.nn.avg_pool2d(x, **attrs)) == [[3, 3]]
+    assert pools_of(relay.nn.avg_pool2d(x, pool_size=(5, 5), strides=(2, 2))) == [[5, 1], [1, 5]]
+    assert pools_of(relay.nn.max_pool2d(x, pool_size=(2, 2), strides=(2, 2))) == [[2, 2]]
+    assert pools_of(relay.nn.max_pool2d(x, pool_size=(3, 3))) == [[3, 3]]
+    behind = relay.nn.relu(relay.nn.conv2d(x, w, padding=(1, 1)))
+    assert pools_of(relay.nn.max_pool2d(behind, **attrs)) == [[3, 3]]
+
+
+@pytest.mark.parametrize("ceil_mode", [False, True])
+@pytest.mark.parametrize("kind,size", [("max", 3), ("max", 5), ("avg", 5)])
+def test_axis_by_axis_gives_the_same(kind: str, size: int, ceil_mode: bool) -> None:
+    data = np.random.default_rng(size).standard_normal((2, 3, 27, 30)).astype("float32")
+    data[0, 1, 5, 7] = np.nan
+    attrs: dict[str, Any] = {
+        "pool_size": (size, size), "strides": (2, 2), "padding": (1, 0, 2, 1),
+        "ceil_mode": ceil_mode,
+    }
+    x = relay.var("x", shape=data.shape)
+    made = getattr(relay.nn, f"{kind}_pool2d")(x, **attrs)
+    assert len(pools_of(made)) == 2
+    got = tvm.compile(relay.Function((x,), made))(data)
+    want = reference(f"nn.{kind}_pool2d", data, **attrs)
+    np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
+
+
 def test_unpooling_undoes_pooling() -> None:
     x = np.abs(np.random.default_rng(0).standard_normal((2, 3, 6, 6)))
     values, places = reference("nn.max_pool2d_with_indices", x, pool_size=2, strides=2)

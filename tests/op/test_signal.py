@@ -33,7 +33,7 @@ def test_factors_make_the_length() -> None:
     assert factors(1024) == [4] * 5
 
 
-@pytest.mark.parametrize("length", [2, 9, 13, 64, 120, 182, 2048])
+@pytest.mark.parametrize("length", [2, 9, 13, 64, 120, 182, 2048, 37, 82, 251, 1009])
 def test_transforms_of_many_lengths(length: int) -> None:
     record = find("dft")
     assert record.attrs is not None

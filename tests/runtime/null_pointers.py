@@ -157,7 +157,8 @@ class Caller:
             return
         assert self._library.sterna_last_error(), "there is no message"
         is_code = function.result in ("int", "int32_t")
-        predicates = ("sterna_tensor_is_compact", "sterna_ndarray_is_read_only")
+        predicates = ("sterna_tensor_is_compact", "sterna_ndarray_is_read_only",
+                      "sterna_ndarray_is_sole")
         wanted = -1 if is_code and function.name not in predicates else None
         assert (result or None) == wanted, result
 

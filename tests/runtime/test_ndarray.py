@@ -298,6 +298,20 @@ def test_reshape_shares_the_memory() -> None:
     assert nd.empty((4,), "int4").reshape((2, 2)).shape == (2, 2)
 
 
+def test_memory_is_handed_on_where_nobody_else_holds_it() -> None:
+    array = nd.array(sample((4, 3)))
+    assert array.is_sole
+    view = array.reshape((12,))
+    assert not array.is_sole and not view.is_sole
+    del array
+    assert view.is_sole
+    shared = np.from_dlpack(view)
+    assert not view.is_sole
+    del shared
+    assert view.is_sole
+    assert not nd.from_dlpack(np.zeros(3, "float32")).is_sole  # the memory is NumPy's
+
+
 @pytest.mark.parametrize(
     "shape", [(7,), (5,), (), (-1,), (-2, -3), (2, 0), (2**40, 2**40)], ids=str
 )

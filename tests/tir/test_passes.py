@@ -1,5 +1,6 @@
 """Each pass: what it does to a small function, and that the numbers stay."""
 
+import itertools
 from typing import Any
 
 import numpy as np
@@ -201,10 +202,70 @@ def test_vectorize_loops_makes_vectors() -> None:
 
 
 def test_vectorize_loops_leaves_divergent_loops_serial() -> None:
-    func = scaled(22, 8, "vectorize")
+    a = te.placeholder((24,), name="a")
+    b = te.compute((24,), lambda i: te.if_then_else(a[i] > 3.0, a[i] * 2.0, 0.0), name="b")
+    s = te.create_schedule(b.op)
+    s[b].vectorize(s[b].split(b.op.axis[0], factor=8)[1])
+    func = lower_schedule(s, [a, b], "f")
     done = vectorize_loop(flatten_buffer(simplify(func)))
     assert "ramp" not in str(done) and "vectorized" not in str(done)
-    same_numbers(func, done, 22)
+    same_numbers(func, done, 24)
+
+
+@pytest.mark.parametrize("open_extent", [False, True])
+def test_vectorize_loops_asks_a_guard_once_for_a_whole_vector(open_extent: bool) -> None:
+    func = scaled(te.size_var("n") if open_extent else 22, 8, "vectorize")
+    done = vectorize_loop(flatten_buffer(simplify(func)))
+    verify(done)
+    whole, _, guarded = str(done).partition("else:")
+    assert "i.outer*8 + 7 < " in whole and "ramp(i.outer*8, 1, 8)" in whole
+    assert "for i.inner in range(8)" in guarded and "likely" in guarded
+    for size in (0, 5, 8, 22) if open_extent else (22,):
+        same_numbers(func, done, size, *[size] * open_extent)
+
+
+@pytest.mark.parametrize("count", [2, 3])
+def test_vectorize_loops_asks_a_choice_once_for_a_whole_vector(count: int) -> None:
+    """Tensors that are joined, of widths that only the run knows."""
+    widths = [te.size_var(f"n{i}") for i in range(count)]
+    parts = [te.placeholder((n,), name=f"a{i}") for i, n in enumerate(widths)]
+    ends = [sum(widths[1:k + 1], widths[0]) for k in range(count)]
+
+    def joined(i: Any, k: int) -> Any:
+        value = parts[k][i - ends[k - 1] if k else i]
+        return value if k == count - 1 else te.if_then_else(i < ends[k], value, joined(i, k + 1))
+
+    out = te.compute((ends[-1],), lambda i: joined(i, 0), name="out")
+    s = te.create_schedule(out.op)
+    s[out].vectorize(s[out].split(out.op.axis[0], factor=4)[1])
+    func = lower_schedule(s, [*parts, out], "f")
+    done = verify(vectorize_loop(flatten_buffer(simplify(loop_partition(simplify(func))))))
+    assert str(done).count("ramp") >= 2 * count
+    for sizes in itertools.product((0, 1, 4, 7, 13), repeat=count):
+        values = [np.arange(n, dtype="float32") + n for n in sizes]
+        result = np.zeros(sum(sizes), "float32")
+        interpreter.run(done, *values, result, *sizes)
+        np.testing.assert_array_equal(result, np.concatenate(values))
+
+
+@pytest.mark.parametrize("hint", [False, True])
+def test_partition_loops_behind_parts_of_an_open_extent(hint: bool) -> None:
+    """The parts of a loop that threads share end at a place that differs from part to part."""
+    n = te.size_var("n")
+    a = te.placeholder((n,), name="a")
+    b = te.compute((n,), lambda i: a[i] * 2.0, name="b")
+    s = te.create_schedule(b.op)
+    outer, lanes = s[b].split(b.op.axis[0], factor=4)
+    _, inner = s[b].split(outer, nparts=3)
+    s[b].vectorize(lanes)
+    if hint:
+        s[b].pragma(inner, "loop_partition_hint", True)
+    func = lower_schedule(s, [a, b], "f")
+    done = verify(loop_partition(simplify(func)))
+    whole, guard, _ = str(done).partition("likely")
+    assert "# vectorized" in whole and guard, done
+    for size in (0, 1, 7, 8, 12, 13, 31, 48):
+        same_numbers(func, done, size, size)
 
 
 @pytest.mark.parametrize(("before", "after"), [(1, 1), (3, 0), (0, 2), (9, 9), (5, 6)])

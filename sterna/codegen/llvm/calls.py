@@ -171,6 +171,8 @@ class CallEmitter(MemoryEmitter):
     # ---- conversions ----
 
     def _saturate(self, expr: Call) -> str:
+        if (quickly := self._rounded_bytes(expr)) is not None:
+            return quickly
         has_fma = self.module.options.instructions.provides("fused_multiply_add")
         quick = without_division(expr) if has_fma else None
         value = expr.args[0] if quick is None else quick

@@ -9,12 +9,16 @@ from sterna.codegen.llvm import convert, small_floats
 from sterna.codegen.llvm.emitter import FunctionWriter, ModuleWriter
 from sterna.codegen.llvm.math import sum_as_call
 from sterna.codegen.llvm.narrow import (
+    adds_to_round,
+    narrows,
     round_by_adding,
+    round_to_bytes,
     round_to_whole,
     rounds_by_adding,
     rounds_to_whole,
 )
 from sterna.codegen.llvm.ranges import Ranges
+from sterna.codegen.llvm.rounded_bytes import rounded
 from sterna.codegen.llvm.types import (
     element_type,
     float_literal,
@@ -249,7 +253,20 @@ class ExprEmitter:
         a, b = self.expr(expr.then), self.expr(expr.otherwise)
         return self.select(test, expr.condition.dtype.lanes, expr.dtype, a, b)
 
+    def _rounded_bytes(self, expr: Call | Cast) -> str | None:
+        """Floats as the nearest bytes, where the target adds to round them."""
+        single = small_floats.FLOAT32.with_lanes(expr.dtype.lanes)
+        if not adds_to_round(self.writer, single, expr.dtype) or not narrows(
+            self.writer, single, expr.dtype
+        ):
+            return None
+        found = rounded(expr)
+        return None if found is None else (
+            round_to_bytes(self.writer, expr.dtype, self.expr(found)))
+
     def _cast(self, expr: Cast) -> str:
+        if (quickly := self._rounded_bytes(expr)) is not None:
+            return quickly
         inner = expr.value
         if isinstance(inner, Call) and inner.op == "nearbyint":
             for rounds, round_them in ((rounds_to_whole, round_to_whole),

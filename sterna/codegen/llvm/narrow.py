@@ -87,14 +87,31 @@ def narrow(writer: FunctionWriter, source: DataType, target: DataType, value: st
     row = writer.module.options.instructions.saturating_narrow
     assert row is not None
     n = row.lanes
-    whole, words, twice = f"<{n} x i32>", f"<{n} x i16>", f"<{2 * n} x i16>"
+    whole, words = f"<{n} x i32>", f"<{n} x i16>"
     element = "float" if source.is_float else "i32"
     parts = _registers(writer, element, source.lanes, n, value)
     if source.is_float:
         name = f"llvm.fptosi.sat.v{n}i32.v{n}f32"
         parts = [writer.intrinsic(name, whole, f"<{n} x float> {part}") for part in parts]
     halves = [(writer.intrinsic(row.to_int16, words, f"{whole} {part}"), n) for part in parts]
-    done = []
+    return _bytes_of(writer, target, halves)
+
+
+def round_to_bytes(writer: FunctionWriter, target: DataType, value: str) -> str:
+    """The nearest byte of each float32 that fits 16 bits, the even one in the middle."""
+    row = writer.module.options.instructions.saturating_narrow
+    assert row is not None
+    shorts = round_by_adding(writer, target.lanes, value)
+    parts = _registers(writer, "i16", target.lanes, row.lanes, shorts)
+    return _bytes_of(writer, target, [(part, row.lanes) for part in parts])
+
+
+def _bytes_of(writer: FunctionWriter, target: DataType, halves: list[tuple[str, int]]) -> str:
+    """Registers of int16, each half full, as bytes."""
+    row = writer.module.options.instructions.saturating_narrow
+    assert row is not None
+    n, done = row.lanes, []
+    twice = f"<{2 * n} x i16>"
     for first in range(0, len(halves), 2):
         pair = halves[first : first + 2]
         both = joined(writer, (pair * 2)[:2], "i16")

@@ -478,8 +478,7 @@ def _legalize(kind: str, attrs: Any, args: Args, target: Any) -> RelayExpr | Non
     if kind == "avg" and (not data.dtype.is_float or data.dtype.bits < 32):
         return None
     windows = Windows.of(attrs, data)
-    name = f"nn.{kind}_pool{len(windows.spatial)}d"
-    return axis_by_axis(name, attrs, args, windows.extents, windows.counts)
+    return axis_by_axis(kind, attrs, args, windows.extents, windows.counts)
 
 
 def _register(

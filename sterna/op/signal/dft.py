@@ -7,6 +7,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows
+from sterna.op.bluestein import tables_of, transform_of
 from sterna.op.checks import (
     at_least,
     axis_of,
@@ -17,7 +18,6 @@ from sterna.op.checks import (
     same_dtype,
     tensor,
 )
-from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
@@ -73,10 +73,10 @@ def _compute(attrs: DFTAttrs, out: TupleType, re_data: Tensor, im_data: Tensor) 
                 for result, part in zip(outs, parts, strict=True):
                     result[at(k)] = build.cast(result.dtype, part)
 
-            transform = Transform(ib, rows.length, dtype, ins[2:], attrs.inverse)
+            transform = transform_of(ib, rows.length, dtype, ins[2:], attrs.inverse)
             transform.run(lambda k: (ins[0][at(k)], ins[1][at(k)]), store, rows.length)
 
-    tables = circle(rows.length, dtype, "T_dft")
+    tables = tables_of(rows.length, dtype, "T_dft")
     return statements(out, [re_data, im_data, *tables], fill, "T_dft")
 
 
@@ -109,6 +109,8 @@ register(OpRecord(
         Case((((11,), "float64"), ((11,), "float64"))),
         Case(((1, 1), (1, 1))),
         Case((((22,), "float16"), ((22,), "float16")), tolerance=5e-3),
+        Case(((3, 37), (3, 37))),
+        Case((((2, 82), "float64"), ((2, 82), "float64")), {"inverse": True}),
     ],
     doc="The discrete Fourier transform along the last axis, of real and imaginary parts.",
 ))
@@ -175,9 +177,9 @@ def _compute_pairs(attrs: SignalDFTAttrs, out: TensorType, data: Tensor) -> Tens
                 for which, value in enumerate(values[: 1 if mirrored else 2]):
                     outs[0][(*at(k), which)] = build.cast(out.dtype, value)
 
-            Transform(ib, length, dtype, ins[1:], attrs.inverse).run(load, store, count)
+            transform_of(ib, length, dtype, ins[1:], attrs.inverse).run(load, store, count)
 
-    return statements(out, [data, *circle(length, dtype, "T_dft")], fill, "T_dft")[0]
+    return statements(out, [data, *tables_of(length, dtype, "T_dft")], fill, "T_dft")[0]
 
 
 def _reference_pairs(attrs: SignalDFTAttrs, data: Array) -> Array:
@@ -216,6 +218,8 @@ register(OpRecord(
         Case(((2, 5, 2),), {"inverse": True, "onesided": True}),
         Case(((2, 5, 2),), {"inverse": True, "onesided": True, "length": 7}),
         Case((((26, 2), "float64"),), {"axis": 0}),
+        Case(((2, 3, 41, 1),), {"axis": 2, "onesided": True}),
+        Case(((2, 20, 2),), {"length": 37, "inverse": True, "onesided": True}),
     ],
     doc="The discrete Fourier transform along an axis of real numbers or of complex ones, whose "
         "parts stand in the last dimension.\nlength: as if so many were given, cut or with zeros "

@@ -9,8 +9,8 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.axis_rows import AxisRows
+from sterna.op.bluestein import tables_of, transform_of
 from sterna.op.checks import map_dims, not_empty, of_kind, same_dtype, tensor
-from sterna.op.fourier import Transform, circle
 from sterna.op.indexing import dims_of
 from sterna.op.statements import statements
 from sterna.relay.arrays import Array
@@ -94,9 +94,9 @@ def _spectra(
                     scaled = value if scale == 1 else value * build.const(scale, dtype)
                     outs[0][(*place, which)] = build.cast(out.dtype, scaled)
 
-            Transform(ib, length, dtype, ins[2:], inverse=False).run(load, store, bins)
+            transform_of(ib, length, dtype, ins[2:], inverse=False).run(load, store, bins)
 
-    inputs = [data, window, *circle(length, dtype, "T_stft")]
+    inputs = [data, window, *tables_of(length, dtype, "T_stft")]
     return statements(out, inputs, fill, "T_stft")[0]
 
 

@@ -8,8 +8,10 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, Type, show_shape
+from sterna.op.axis_rows import AxisRows
 from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.indexing import as_index, dims_of
+from sterna.op.statements import filled
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -19,6 +21,7 @@ from sterna.schedule.products import AS_DATA
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
+from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 # ---- ones on a diagonal ----
 
@@ -37,11 +40,18 @@ def _infer_eye(attrs: EyeLikeAttrs, data: Type) -> TensorType:
 
 
 def _compute_eye(attrs: EyeLikeAttrs, out: TensorType, data: Tensor) -> Tensor:
-    one, zero = build.const(1, out.dtype), build.const(0, out.dtype)
-    made: Tensor = compute(
-        out.shape, lambda i, j: build.select(j - i == attrs.k, one, zero), name="T_eye_like"
-    )
-    return made
+    """Rows of zeros, then a one in each: no element is asked where it stands."""
+    rows = AxisRows(out.shape, 1)
+
+    def fill(ib: IRBuilder, result: BufferVar, ins: list[BufferVar]) -> None:
+        with rows.each(ib) as at:
+            with ib.for_range(0, rows.length, name="j") as j:
+                result[at(j)] = build.const(0, out.dtype)
+            place = ib.let("place", at(0)[0] + attrs.k)
+            with ib.if_scope(build.logical_and(place >= 0, place < rows.length)):
+                result[at(place)] = build.const(1, out.dtype)
+
+    return filled(out, [], fill, "T_eye_like")
 
 
 def _eye(attrs: EyeLikeAttrs, data: Array) -> Array:

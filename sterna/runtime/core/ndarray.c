@@ -45,6 +45,11 @@ static PyObject *get_read_only(PyObject *self, void *unused) {
   return PyBool_FromLong(sterna_ndarray_is_read_only(array_of(self)));
 }
 
+static PyObject *get_sole(PyObject *self, void *unused) {
+  (void)unused;
+  return PyBool_FromLong(sterna_ndarray_is_sole(array_of(self)));
+}
+
 static PyObject *get_nbytes(PyObject *self, void *unused) {
   size_t bytes;
   (void)unused;
@@ -200,6 +205,7 @@ static PyGetSetDef getset[] = {
     {"device", get_device, NULL, "Where the array lives.", NULL},
     {"nbytes", get_nbytes, NULL, "The size in bytes.", NULL},
     {"is_read_only", get_read_only, NULL, "Whether its owner forbids writing.", NULL},
+    {"is_sole", get_sole, NULL, "Whether nobody else holds its memory, which is the runtime's own.", NULL},
     {NULL, NULL, NULL, NULL, NULL},
 };
 

@@ -41,6 +41,7 @@ from sterna.tir.stmt import (
     PrimFunc,
     Stmt,
     is_nothing,
+    nothing,
     seq,
     statements_in,
 )
@@ -83,12 +84,12 @@ def loop_partition(func: PrimFunc, config: LoopPartitionConfig = _DEFAULT) -> Pr
     return func.with_body(_Partitioner(config).rewrite(func.body))
 
 
-def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
+def likely_guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
     """The conditions marked likely inside a statement, with the loops around them."""
     if isinstance(stmt, For):
         last = stmt.min + stmt.extent - 1
         inner = {**inner, stmt.var: (stmt.min, last)}
-        yield from _guards(stmt.body, inner)
+        yield from likely_guards(stmt.body, inner)
         return
     if isinstance(stmt, IfThenElse):
         condition = stmt.condition
@@ -96,7 +97,7 @@ def _guards(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[E
             yield condition.args[0], inner
     for child in stmt.children():
         if isinstance(child, Stmt):
-            yield from _guards(child, inner)
+            yield from likely_guards(child, inner)
 
 
 def borders(stmt: Node, inner: dict[Var, tuple[Expr, Expr]]) -> Iterator[tuple[Expr, dict]]:  # type: ignore[type-arg]
@@ -188,7 +189,7 @@ class _Border:
     fails_from: int
 
 
-class _Answered(Rewriter):
+class Answered(Rewriter):
     """Choices whose conditions, by their identities, have known answers."""
 
     def __init__(self, known: Mapping[int, bool]) -> None:
@@ -225,8 +226,8 @@ def _is_unrolled(var: Var, body: Stmt) -> bool:
     )
 
 
-class _Settled(Rewriter):
-    """Guards, by the identity of their conditions, that hold or are said in other words."""
+class Settled(Rewriter):
+    """Guards, by the identity of their conditions, that hold, fail or are said in other words."""
 
     def __init__(self, known: Mapping[int, bool | Expr]) -> None:
         self.known = known
@@ -235,6 +236,8 @@ class _Settled(Rewriter):
         condition = stmt.condition
         if isinstance(condition, Call) and condition.op == "likely":
             answer = self.known.get(id(condition.args[0]))
+            if answer is False and stmt.otherwise is None:
+                return nothing()
             if answer is True:
                 done: Stmt = self.rewrite(stmt.then)
                 return done
@@ -250,7 +253,7 @@ class _Rolled(Rewriter):
 
     def visit_For(self, loop: For) -> Stmt:
         made: For = self.rewrite_children(loop)
-        inside = (variables_in(condition) for condition, _ in _guards(made.body, {}))
+        inside = (variables_in(condition) for condition, _ in likely_guards(made.body, {}))
         if made.kind not in ("unrolled", "vectorized") or not any(made.var in v for v in inside):
             return made
         return For(made.var, made.min, made.extent, "serial", made.body)
@@ -299,7 +302,7 @@ class _Partitioner(Rewriter):
         """
         points = []
         hinted = _is_hinted(loop)
-        guards = borders(loop.body, {}) if hinted else _guards(loop.body, {})
+        guards = borders(loop.body, {}) if hinted else likely_guards(loop.body, {})
         for condition, inner in guards:
             point = self.turning_point(loop, condition, inner, hinted)
             if point is not None and self.splits(loop, point):
@@ -313,13 +316,17 @@ class _Partitioner(Rewriter):
         """Whether a point lies, or may lie, inside the loop's range and is fit to split it."""
         if build.int_value(point) is None and (
             loop.kind in ("vectorized", "unrolled")  # their extents must stay constant
-            or any(v in self.around for v in variables_in(point))
+            or (build.int_value(loop.extent) is not None and self.moves(point))
         ):
             return False
         begin, end = loop.min, loop.min + loop.extent
         return not (
             self.analyzer.can_prove(point <= begin) or self.analyzer.can_prove(point >= end)
         )
+
+    def moves(self, point: Expr) -> bool:
+        """Whether a point is another one in each iteration of a loop around."""
+        return any(var in self.around for var in variables_in(point))
 
     def turning_point(
         self, loop: For, condition: Expr, inner: dict[Var, tuple[Expr, Expr]], both: bool
@@ -359,7 +366,7 @@ class _Partitioner(Rewriter):
                 place: last <= each.holds_below for place, each in borders_of.items()
                 if last <= each.holds_below or first >= each.fails_from
             }
-            body = _Answered(known).rewrite(loop.body)
+            body = Answered(known).rewrite(loop.body)
             made.append(self.part(loop.with_body(body), begin, end, True))
         return seq(*made)
 
@@ -387,7 +394,7 @@ class _Partitioner(Rewriter):
         inside = self.analyzer.simplify(build.maximum(build.minimum(point, end), begin))
         again = build.int_value(inside) is not None  # other guards may fail later
         whole, rest = loop, loop
-        if not again and not _is_hinted(loop):
+        if not again and (not _is_hinted(loop) or self.turning_here(loop, point)):
             whole, rest = self.without_guards(loop, point), self.by_what_is_left(loop, point)
         if loop.kind == "parallel":
             return self.branch(loop, inside, whole, rest)
@@ -397,7 +404,7 @@ class _Partitioner(Rewriter):
     def turning_here(self, loop: For, point: Expr) -> list[tuple[Expr, Loops]]:
         """The guards that may fail from a point on, and never before it."""
         return [
-            (condition, inner) for condition, inner in _guards(loop.body, {})
+            (condition, inner) for condition, inner in likely_guards(loop.body, {})
             if (turns := self.turning_point(loop, condition, inner, False)) is not None
             and structural_equal(turns, point)
         ]
@@ -405,7 +412,7 @@ class _Partitioner(Rewriter):
     def without_guards(self, loop: For, point: Expr) -> For:
         """The loop before a point, where guards hold that only the run could prove."""
         held = [id(condition) for condition, _ in self.turning_here(loop, point)]
-        return loop.with_body(_Settled(dict.fromkeys(held, True)).rewrite(loop.body))
+        return loop.with_body(Settled(dict.fromkeys(held, True)).rewrite(loop.body))
 
     def by_what_is_left(self, loop: For, point: Expr) -> For:
         """The loop behind a point, with ways of its own for each number of rows that are left.
@@ -413,7 +420,11 @@ class _Partitioner(Rewriter):
         Only where no other guards are inside, with which the number of ways would multiply.
         """
         guards = self.turning_here(loop, point)
-        if len(guards) < sum(1 for _ in _guards(loop.body, {})):
+        failing = {id(condition): False for condition, inner in guards
+                   if not any(var in inner for var in variables_in(condition))}
+        if failing:  # no loop inside has a say
+            return loop.with_body(Settled(failing).rewrite(loop.body))
+        if len(guards) < sum(1 for _ in likely_guards(loop.body, {})):
             return loop.with_body(_Rolled().rewrite(loop.body))
         rows = [self.rows_left(condition, inner, loop.body) for condition, inner in guards]
         found = [row for row in rows if row is not None]
@@ -427,7 +438,7 @@ class _Partitioner(Rewriter):
                 id(condition): build.less(row.index, count)
                 for (condition, _), row in zip(guards, found, strict=True)
             }
-            way = copy_stmt(_Settled(settled).rewrite(loop.body), {})
+            way = copy_stmt(Settled(settled).rewrite(loop.body), {})
             body = IfThenElse(build.equal(found[0].left, count), way, body)
         return loop.with_body(body)
 

@@ -1,5 +1,7 @@
 """Vectorization (SIMD): turn loops that are marked vectorized into vector operations."""
 
+from collections.abc import Iterator
+from functools import reduce
 from itertools import pairwise
 
 from sterna.arith import detect_linear, substitute
@@ -15,11 +17,19 @@ from sterna.ir.expr import (
     Ramp,
     Select,
     Var,
+    variables_in,
 )
+from sterna.ir.node import Node, post_order
 from sterna.ir.visitor import Rewriter
 from sterna.tir.copy import copy_stmt
 from sterna.tir.intrinsics import INTRINSICS
-from sterna.tir.passes.loop_partition import borders, excess_of
+from sterna.tir.passes.loop_partition import (
+    Answered,
+    Settled,
+    borders,
+    excess_of,
+    likely_guards,
+)
 from sterna.tir.passes.simplify import simplify_stmt
 from sterna.tir.stmt import (
     Allocate,
@@ -47,6 +57,15 @@ def vectorize_loop(func: PrimFunc, enable: bool = True) -> PrimFunc:
 
     for i in range(8):  # vectorized: C[i] = if_then_else(i >= 1, A[i - 1], 0)
     ->  C[0] = 0; C[ramp(1, 1, 7)] = A[ramp(0, 1, 7)]
+
+    One whose guards hold for all iterations or turn somewhere in it, which only the run knows, is a
+    vector in the first case:
+
+    for i in range(8):  # vectorized: if likely(o*8 + i < n): C[o*8 + i] = x
+    ->  if likely(o*8 + 7 < n): C[ramp] = broadcast(x)
+        else: for i in range(8): if likely(o*8 + i < n): C[o*8 + i] = x
+
+    So is one with a choice whose border only the run knows, where all are on one side of it.
 
     One whose iterations take other ways (a condition on the loop's variable that no earlier pass
     could remove, an inner loop whose bounds depend on it) becomes a serial loop; without enable,
@@ -92,8 +111,94 @@ class _Loops(Rewriter):
             vector: Stmt = _Vectorizer(loop.var, loop.min, lanes).rewrite(body)
         except _Divergent:
             parts = cut_at_borders(loop.with_body(body)) if self.cut else []
-            return seq(*map(self.rewrite, parts)) if parts else loop.with_body(body, "serial")
+            if parts:
+                return seq(*map(self.rewrite, parts))
+            made = whole_or_guarded(loop.with_body(body), lanes) if self.cut else None
+            return loop.with_body(body, "serial") if made is None else made
         return vector
+
+
+def whole_or_guarded(loop: For, lanes: int) -> Stmt | None:
+    """A vector where the guards hold for all of its elements, else the loop with its guards.
+
+    A choice, as between tensors that are joined, is a vector of either side where all elements are
+    on that one.
+    """
+    if len(statements_in(loop.body)) > MOST_STATEMENTS:
+        return None
+    conditions = [c for c, _ in likely_guards(loop.body, {}) if loop.var in variables_in(c)]
+    body = Settled({id(condition): True for condition in conditions}).rewrite(loop.body)
+    guarded = loop.with_body(loop.body, "serial")
+    inner = _by_sides(loop, lanes, body, guarded, MOST_PARTS)
+    holds = [_throughout(condition, loop, True) for condition in conditions]
+    known = [each for each in holds if each is not None]
+    if inner is None or len(known) < len(conditions):
+        return None
+    if not known:
+        return inner
+    return _branch(reduce(build.logical_and, known), inner, guarded)
+
+
+def _by_sides(loop: For, lanes: int, body: Stmt, guarded: Stmt, most: int) -> Stmt | None:
+    """The vector of a body; where choices part its elements, that of each side, else the loop."""
+    try:
+        vector: Stmt = _Vectorizer(loop.var, loop.min, lanes).rewrite(body)
+        return copy_stmt(vector, {})
+    except _Divergent:
+        pass
+    choice = next(choices_on(loop.var, body), None) if most else None
+    if choice is None:
+        return None
+    made = guarded
+    for side in (False, True):
+        condition = _throughout(choice, loop, side)
+        answered = Answered({id(choice): side}).rewrite(body)
+        inner = _by_sides(loop, lanes, answered, guarded, most - 1)
+        if condition is None or inner is None:
+            return None
+        made = _branch(condition, inner, made)
+    return made
+
+
+def _branch(condition: Expr, then: Stmt, otherwise: Stmt) -> Stmt:
+    likely = Call(condition.dtype, "likely", (condition,))
+    return IfThenElse(likely, then, copy_stmt(otherwise, {}))
+
+
+def choices_on(var: Var, body: Stmt) -> Iterator[Expr]:
+    """The conditions of if_then_else that a variable has a say in."""
+    found: list[Expr] = []
+
+    def look(node: Node) -> None:
+        if isinstance(node, Call) and node.op == "if_then_else" and var in variables_in(
+            node.args[0]
+        ):
+            found.append(node.args[0])
+
+    post_order(body, look)
+    yield from reversed(found)  # the outermost first
+
+
+def _throughout(condition: Expr, loop: For, holds: bool) -> Expr | None:
+    """Whether a condition holds, or fails, in all iterations: what it is where it turns last."""
+    excess = excess_of(condition)
+    linear = None if excess is None else detect_linear(excess, [loop.var])
+    step = None if linear is None else build.int_value(linear[0])
+    if step is None or not _is_known_before(condition, loop.body):
+        return None
+    last = build.add(loop.min, build.sub(loop.extent, 1))
+    worst = last if (step > 0) is holds else loop.min
+    found: Expr = substitute(condition, {loop.var: worst})
+    return found if holds else build.logical_not(found)
+
+
+def _is_known_before(condition: Expr, body: Stmt) -> bool:
+    """Whether a condition reads no memory, and no variable that a body binds."""
+    loads: list[Node] = []
+    bound: list[Var] = []
+    post_order(condition, lambda n: loads.append(n) if isinstance(n, BufferLoad) else None)
+    post_order(body, lambda n: bound.append(n.var) if isinstance(n, For | LetStmt | Let) else None)
+    return not loads and not {*bound} & {*variables_in(condition)}
 
 
 def cut_at_borders(loop: For) -> list[Stmt]:

@@ -189,6 +189,7 @@ static int arrays(void) {
              sterna_tensor_bytes(&a->tensor, &bytes) ||
              expect(sterna_tensor_copy(&view->tensor, &a->tensor), "ValueError");
   if (!failed) check(sterna_tensor_is_compact(&a->tensor) && !sterna_ndarray_is_read_only(a));
+  if (!failed) check(sterna_ndarray_is_sole(b) && !sterna_ndarray_is_sole(a)); /* the view holds a */
   sterna_release(view);
   sterna_release(a);
   sterna_release(b);
