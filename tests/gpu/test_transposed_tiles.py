@@ -59,25 +59,14 @@ SHIFTED: dict[str, tuple[Callable[[], Any], Callable[..., Any]]] = {
         lambda: relay.add(relay.nn.relu(relay.transpose(
             var("x", 2, 19, 33), (0, 2, 1))), var("b", 19)),
         lambda x, b: np.maximum(x.transpose(0, 2, 1), 0) + b),
-    "halves": (lambda: relay.transpose(var("x", 131, 77, dtype="float16"), (1, 0)),
-               lambda x: x.T),
-    "halves, twice odd": (lambda: relay.transpose(var("x", 3, 70, 90, dtype="int16"), (0, 2, 1)),
-                          lambda x: x.transpose(0, 2, 1)),
-    "wider": (lambda: relay.cast(relay.transpose(
-        var("x", 35, 67, dtype="float16"), (1, 0)), "float32"), lambda x: x.T.astype("float32")),
-    "narrower": (lambda: relay.transpose(relay.cast(var("x", 35, 67), "float16"), (1, 0)),
-                 lambda x: x.T.astype("float16")),
 }
 
 
-@pytest.mark.parametrize("name, tile", [
-    *((name, "64 x 64") for name in SHIFTED), ("odd", "128 x 64"), ("halves", "128 x 64"),
-    ("halves", "64 x 128"), ("halves, twice odd", "128 x 128"),
-])
-def test_rows_that_begin_inside_of_vectors(name: str, tile: str) -> None:
+@pytest.mark.parametrize("name, side", [*((name, 64) for name in SHIFTED), ("odd", 128)])
+def test_rows_that_begin_inside_of_vectors(name: str, side: int) -> None:
     """All of their elements come by vectors, and results go by vectors but for ends of rows."""
     expr, wanted = SHIFTED[name]
-    with answering({"tile of a transpose": f"{tile}, shifted"}):
+    with answering({"tile of a transpose": f"{side} x 64, shifted"}):
         function = lowered(expr()).function
     assert "read_base" in str(function)
     rng = np.random.default_rng(0)

@@ -67,8 +67,8 @@ class PartsKernel(WarpgroupKernel):
                 total[lane] = total[lane] + value if part else value
         places = places_of(first // columns, self.outer)
         with ib.for_range(0, each, name="lane", kind="vectorize") as lane:
-            value = build.cast(self.kind, total[lane])
-            made = self.finished((*places, first % columns + lane), value)
+            whole = build.cast(self.kind, total[lane])
+            made = self.finished((*places, first % columns + lane), whole)
             self.out[first + lane] = rounded_once(made) if made.dtype == "bfloat16" else made
 
 

@@ -47,10 +47,12 @@ MOST_FILLED = 64
 """Blocks of a sum up to which it pays that stages are filled before a kernel begins."""
 LEAST_APART = 32
 """Blocks of a part of a sum that is worth being added up by another kernel."""
-LONG_SUM = 128
-"""Blocks of a sum from which on reading its operands is what takes long."""
-KEPT_STAGES_BYTES = 96 * 1024
-"""What the stages of a processor take best where the columns' operand is kept beside them."""
+LONG_SUM, LEAST_ROWS_APART, TILE_APART = 96, 128, (64, 128)
+"""Blocks of a sum from which on reading its operands is what takes long; the rows of products whose
+parts of sums another kernel adds up, and the smallest tile of those."""
+KEPT_STAGES_BYTES, KEPT_LEAST = 96 * 1024, 64 * 1024
+"""What the stages of a processor take best where the columns' operand is kept beside them, and what
+they should take at least."""
 LONG_BYTES = 144 * 1024
 """What the stages of longer sums take best."""
 MANY_WAVES = 4
@@ -102,10 +104,11 @@ _EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
 # blocks of a cluster, each at another part of the sums, do not.
 _LONG_BYTES_A_MICROSECOND, _APART_BYTES_A_MICROSECOND = 20e6, 9e6
 # What a kernel takes at least that adds parts up, and the bytes of parts that are stored and added.
-_ADDING_TIME, _ADDED_A_MICROSECOND = 2.5, 2.6e6
+_ADDING_TIME, _ADDED_A_MICROSECOND = 1.5, 2.6e6
 # What is left of a block's time where the columns' operand stays, what blocks of single taps take
 # more, and the bytes of that operand that a processor loads.
 _KEPT_TIME, _SINGLE_TAP_TIME, _KEPT_A_MICROSECOND = 0.65, 0.03, 2e5
+_FEW_STAGES_TIME = 1.25
 # What rounding adds to a block: for 64 rows and for each column that these are multiplied with,
 # whose operand shared memory gives at the same time; for each column of a turned tile. What a
 # kernel takes at least that only rounds, and the bytes that it moves.
@@ -151,7 +154,8 @@ def ring_of(
             Ring(rows, columns, stages, split, thrice=True)
             for rows, columns in _BLOCK_TIME for split in SPLITS for stages in (*STAGES, 2)
         ]
-    rings += [ring for ring in map(partial(_apart, product), rings) if ring.apart > 1]
+    if _sums_apart(product):
+        rings += [ring for ring in map(partial(_apart, product), rings) if ring.apart > 1]
     by_copies = are_whole(product.columns, stored) and str(stored) in STORED
     if by_copies:
         stay = [
@@ -236,13 +240,21 @@ def _tiles(product: Product) -> list[tuple[int, int]]:
     return found
 
 
+def _sums_apart(product: Product) -> bool:
+    """Whether sums are so long and tiles so few that parts of sums fill the processors."""
+    parts = PROCESSORS // _blocks(product, Ring(*TILE_APART, STAGES[-1]))
+    long_enough = product.blocks >= max(LONG_SUM, LEAST_APART * parts)
+    is_plain = product.taps == 1 and not product.sums.is_integer and not product.is_exact
+    return is_plain and product.rows >= LEAST_ROWS_APART and parts > 1 and long_enough
+
+
 def _apart(product: Product, ring: Ring) -> Ring:
-    """The same with as many parts of sums as there are processors for, where those are long."""
-    is_plain = ring.split == 1 and not ring.turned and not ring.thrice
-    is_plain = is_plain and not product.sums.is_integer and not product.is_exact
-    parts = PROCESSORS // _blocks(product, ring) if is_plain and product.taps == 1 else 1
-    is_long = product.blocks >= LEAST_APART * parts and ring.columns >= LEAST_TO_SHARE
-    return replace(ring, apart=parts) if parts > 1 and is_long and ring.stages > 2 else ring
+    """The same with as many parts of sums as there are processors for."""
+    is_plain = ring.split == 1 and not ring.turned and not ring.thrice and ring.stages > 2
+    if not is_plain or ring.columns != TILE_APART[1]:
+        return ring
+    parts = min(PROCESSORS // _blocks(product, ring), product.blocks // LEAST_APART)
+    return replace(ring, apart=parts) if parts > 1 else ring
 
 
 def _keeping(product: Product, stay: Sequence[Ring]) -> list[Ring]:
@@ -343,8 +355,9 @@ def microseconds(product: Product, ring: Ring) -> float:
     step = _block_time(product, ring)
     if waves == 1 and not product.by_lanes(ring):
         rate = _BYTES_A_MICROSECOND
-        if product.blocks >= LONG_SUM:
-            rate = _APART_BYTES_A_MICROSECOND if ring.split > 1 else _LONG_BYTES_A_MICROSECOND
+        if _sums_apart(product):
+            shares = ring.split == 1 or ring.turned
+            rate = _LONG_BYTES_A_MICROSECOND if shares else _APART_BYTES_A_MICROSECOND
         read = blocks * ring.stage_bytes / rate
         multiplied = _MULTIPLY_TIME * results * (THRICE if ring.thrice else 1)
         multiplied *= ring.tap_bytes / ROW_BYTES
@@ -356,6 +369,8 @@ def microseconds(product: Product, ring: Ring) -> float:
         step += _TURNED_TIME * ring.columns if ring.turned else straight
     if ring.kept:
         step *= _KEPT_TIME
+        if ring.pitch == ROW_BYTES and ring.stages * ring.stage_bytes * ring.together < KEPT_LEAST:
+            step *= _FEW_STAGES_TIME
         if ring.taps < product.taps_together:
             step += _SINGLE_TAP_TIME
     each = steps * step

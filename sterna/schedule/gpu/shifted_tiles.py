@@ -7,11 +7,8 @@ that is stored are whole vectors, but for the ends of the result's rows.
 """
 
 import math
-from collections.abc import Callable, Sequence
-from contextlib import nullcontext
-from dataclasses import dataclass
+from collections.abc import Sequence
 
-from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.access import VECTOR_BYTES
@@ -23,84 +20,42 @@ from sterna.schedule.gpu.transpose_writer import (
     Tile,
     TileWriter,
 )
-from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar
 from sterna.tir.stmt import BufferLoad
-from sterna.tir.warpgroups import copy_in, copy_in_commit, copy_in_wait, shared_address
 
-LEAST_SIDE = 64
-"""Elements of a tile along what is written, at least: so are a block's threads."""
-THREADS_OF_HALVES = 128
-"""Of a block that moves elements of 16 bits, for each 64 of a tile along what is written: each finds
-many of them by what it found for one."""
-HALF_BYTES, FIRST_WITH_COPIES = 2, 80
 MOST_MOVED = 1 << 30
 """Elements whose places, and those of a tile behind the last, are numbers of 32 bits."""
 
 
-def is_shiftable(widths: Sequence[int], total: int, target: ScheduleTarget | None) -> bool:
-    """Whether elements of so many bytes, the last those of the result, are moved so: those of 16
-    bits where copies bring them."""
-    least = HALF_BYTES if has_copies(target) else WORD_BYTES
-    return min(widths) >= least and len(set(widths[:-1])) == 1 and total < MOST_MOVED
-
-
-def has_copies(target: ScheduleTarget | None) -> bool:
-    """Whether copies run beside the threads (cp.async)."""
-    arch = None if target is None else target.attrs.get("arch")
-    return isinstance(arch, str) and Architecture.of(arch).number >= FIRST_WITH_COPIES
+def is_shiftable(widths: Sequence[int], total: int) -> bool:
+    """Whether elements of so many bytes, the last those of the result, are moved so: measured on an
+    H200, to find each element of 16 bits took longer than to move them one by one."""
+    return min(widths) >= WORD_BYTES and len(set(widths[:-1])) == 1 and total < MOST_MOVED
 
 
 def shifted_bytes(tile: Tile, read: int, write: int) -> int:
     """Shared memory of a tile of elements of so many bytes."""
-    return _Rows.of(tile, read, write).elements * read
+    rows, pitch = _extents(tile, read, write)
+    return rows * pitch * read
 
 
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The rows of a tile in shared memory: as many together as the result's vectors have elements,
-    and a vector between them and the next, so that lanes of a warp read different banks."""
-
-    count: int
-    together: int
-    pitch: int
-    """From one row to the next."""
-    between: int
-
-    @staticmethod
-    def of(tile: Tile, read: int, write: int) -> "_Rows":
-        """Of a tile of elements of so many bytes."""
-        before, between = (VECTOR_BYTES // width for width in (write, read))
-        return _Rows(tile.along_write + before, before, tile.along_read + between, between)
-
-    @property
-    def elements(self) -> int:
-        """Of all rows."""
-        return -(-self.count // self.together) * (self.together * self.pitch + self.between)
-
-    def place(self, row: Expr, column: Expr) -> Expr:
-        """Of an element."""
-        return row * self.pitch + row // self.together * self.between + column
+def _extents(tile: Tile, read: int, write: int) -> tuple[int, int]:
+    """The rows of a tile in shared memory, and the elements from one to the next: an odd number, so
+    that neighbours along what is written are in different banks."""
+    return tile.along_write + VECTOR_BYTES // write, tile.along_read + VECTOR_BYTES // read + 1
 
 
 class ShiftedWriter(TileWriter):
     """The statements of a block."""
 
-    def __init__(
-        self, moved: Moved, out: Tensor, tile: Tile, limits: Limits, by_copies: bool
-    ) -> None:
-        """by_copies: whether what is read comes by copies that run beside the threads."""
+    def __init__(self, moved: Moved, out: Tensor, tile: Tile, limits: Limits) -> None:
         super().__init__(moved, out, tile, limits)
-        self.by_copies = by_copies
         widths = moved.moved[0].dtype.bytes, out.dtype.bytes
         self.read_lanes, self.write_lanes = (VECTOR_BYTES // width for width in widths)
-        most = THREADS_OF_ELEMENTS if min(widths) >= WORD_BYTES else THREADS_OF_HALVES
-        most = min(limits.threads, most * tile.along_write // LEAST_SIDE)
-        self.threads = min(most, math.prod(self.sides) // self.write_lanes)
-        self.threads -= self.threads % tile.along_write
-        self.rows = _Rows.of(tile, *widths)
-        self.extents = (self.rows.elements,)
+        self.threads = min(
+            limits.threads, THREADS_OF_ELEMENTS, math.prod(self.sides) // self.write_lanes)
+        self.extents = _extents(tile, *widths)
         self.in_row = tile.along_read // self.read_lanes + 1
         """Vectors of a row of the tile."""
         self.total = math.prod(moved.extents)
@@ -140,31 +95,22 @@ class ShiftedWriter(TileWriter):
         """Where a row of the tile begins in what is read."""
         return self.read_base + f * self.step_read
 
-    def _vector_of(self, turn: Expr) -> tuple[Expr, Expr]:
-        """A vector that a thread brings: its number in the array and its place in the tile."""
-        lanes = self.read_lanes
-        number = self.ib.let("number", turn * self.threads + self.thread)
-        row = number // self.in_row
-        f = self.f_first + build.minimum(row, self.rows.count - 1) - self.write_lanes
-        f = build.maximum(build.minimum(f, self.sizes[1] - 1), 0)
-        at = self.ib.let("at", self._start(f) // lanes + number % self.in_row)
-        return at, self.rows.place(row, number % self.in_row * lanes)
-
     def _fetch(self) -> None:
         """Whole vectors; what lies behind the ends of axes is something else."""
-        if self.by_copies:
-            self._copy()
-            return
-        ib, lanes = self.ib, self.read_lanes
-        turns = -(-self.rows.count * self.in_row // self.threads)
+        ib, lanes, (rows, _) = self.ib, self.read_lanes, self.extents
+        count, whole = rows * self.in_row, self.total // lanes
+        turns = -(-count // self.threads)
         kept = {
             tensor: ib.allocate(
                 str(tensor.dtype), (turns, lanes), name="brought", scope="local")
             for tensor in self.held
         }
-        whole = self.total // lanes
+
         with ib.for_range(0, turns, name="turn", kind="unroll") as turn, ib.new_scope():
-            at, _ = self._vector_of(turn)
+            number = build.minimum(turn * self.threads + self.thread, count - 1)
+            f = self.f_first + number // self.in_row - self.write_lanes
+            f = build.maximum(build.minimum(f, self.sizes[1] - 1), 0)
+            at = ib.let("at", self._start(f) // lanes + number % self.in_row)
             near = ib.let("near", build.minimum(at, whole - 1))
             for tensor, brought in kept.items():
                 buffer = self.buffers[tensor]
@@ -175,33 +121,14 @@ class ShiftedWriter(TileWriter):
                     with ib.if_scope(at >= whole):
                         self._fetch_last(tensor, at, brought, turn)
         for tensor, brought in kept.items():
-            with ib.for_range(0, turns, name="turn") as turn, ib.new_scope():
+            with (
+                ib.for_range(0, turns, name="turn") as turn,
+                ib.for_range(0, lanes, name="lane") as lane, ib.new_scope(),
+            ):
                 number = ib.let("number", turn * self.threads + self.thread)
                 row, first = number // self.in_row, number % self.in_row * lanes
-                with ib.if_scope(number < self.rows.count * self.in_row), ib.for_range(
-                    0, lanes, name="lane", kind="vectorize"
-                ) as lane:
-                    self.held[tensor][self.rows.place(row, first) + lane] = brought[turn, lane]
-
-    def _copy(self) -> None:
-        """All vectors of a thread at once, without registers; the array's last is a part of one."""
-        ib, lanes, last = self.ib, self.read_lanes, (self.total - 1) // self.read_lanes
-        count = self.rows.count * self.in_row
-        for tensor, held in self.held.items():
-            buffer, width = self.buffers[tensor], tensor.dtype.bytes
-            base = ib.let("held", shared_address(held[0]))
-            turns = -(-count // self.threads)
-            with ib.for_range(0, turns, name="turn", kind="unroll") as turn, ib.new_scope():
-                at, place = self._vector_of(turn)
-                near = ib.let("near", build.minimum(at, last))
-                size: Expr = build.const(VECTOR_BYTES)
-                if self.total % lanes:
-                    size = build.minimum(VECTOR_BYTES, (self.total - near * lanes) * width)
-                element = BufferLoad(buffer, tuple(buffer.indices_of(near * lanes)))
-                with ib.if_scope(turn * self.threads + self.thread < count):
-                    ib.emit(copy_in(base + place * width, element, size))
-        ib.emit(copy_in_commit())
-        ib.emit(copy_in_wait(0))
+                with ib.if_scope(number < count):
+                    self.held[tensor][row, first + lane] = brought[turn, lane]
 
     def _fetch_last(self, tensor: Tensor, at: Expr, brought: BufferVar, turn: Expr) -> None:
         """The elements behind the last whole vector of what is read."""
@@ -211,55 +138,33 @@ class ShiftedWriter(TileWriter):
             brought[turn, lane] = BufferLoad(buffer, tuple(buffer.indices_of(place)))
 
     def _store(self) -> None:
-        """Vectors of the same rows of the tile, one after the other: what a thread stores next begins
-        as far inside of vectors, so that it finds the rows' places once."""
-        ib, lanes = self.ib, self.write_lanes
+        ib, lanes, (rows, _) = self.ib, self.write_lanes, self.sizes
         in_row = self.sides[1] // lanes
-        self.vector, own = (
-            ib.let(name, value) for name, value in (
-                ("vector", self.thread % in_row), ("own", self.thread // in_row)))
-        self.a_own = ib.let("a", self.a_first + own)
-        start = ib.let("start", self.write_base + self.a_own * self.step_write)
-        before = ib.let("before", start & (lanes - 1))
-        self.f_own = ib.let("f", self.f_first + self.vector * lanes - before)
-        row = ib.let("row", self.vector * lanes + lanes - before)
-        shift_of = self.read_lanes - 1
-        self.places = [
-            ib.let("held", self.rows.place(
-                row + lane, own + (self._start(self.f_own + lane) & shift_of)))
-            for lane in range(lanes)
-        ]
-        self.place = ib.let("place", start // lanes + self.vector)
-        self.made = ib.allocate(str(self.result.dtype), (lanes,), name="made", scope="local")
-        is_whole = build.logical_and(self.f_own >= 0, self.f_own + lanes <= self.sizes[1])
-        with ib.if_scope(is_whole):
-            self._over_columns(in_row, self._store_vector)
-        with ib.else_scope():
-            self._over_columns(in_row, self._store_elements)
+        made = ib.allocate(str(self.result.dtype), (lanes,), name="made", scope="local")
+        turns = self.sides[0] * in_row // self.threads
+        with ib.for_range(0, turns, name="turn") as turn, ib.new_scope():
+            number = ib.let("number", turn * self.threads + self.thread)
+            vector, column = number % in_row, number // in_row
+            a = ib.let("a", self.a_first + column)
+            start = ib.let("start", self.write_base + a * self.step_write)
+            before = ib.let("before", start & (lanes - 1))
+            f = ib.let("f", self.f_first + vector * lanes - before)
 
-    def _over_columns(self, in_row: int, store: Callable[[Expr, Expr], None]) -> None:
-        """What a thread stores of each of its columns of the tile: their distance, and which."""
-        ib, step, rows = self.ib, self.threads // in_row, self.sizes[0]
-        with ib.for_range(0, self.sides[0] // step, name="turn", kind="unroll") as turn:
-            behind = turn * step
-            a = self.a_own + behind
-            with ib.if_scope(a < rows) if rows % self.sides[0] else nullcontext():
-                store(behind, a)
+            def value(lane: Expr) -> Expr:
+                row = vector * lanes + lane + lanes - before
+                shift = self._start(f + lane) & (self.read_lanes - 1)
+                return self._value(row, column + shift, a, f + lane)
 
-    def _store_vector(self, behind: Expr, a: Expr) -> None:
-        ib, lanes, out = self.ib, self.write_lanes, self.out.buffer
-        for lane in range(lanes):
-            self.made[lane] = self._own_value(lane, behind, a)
-        place = (self.place + behind // lanes * self.step_write) * lanes
-        with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
-            self.out[tuple(out.indices_of(place + lane))] = self.made[lane]
-
-    def _store_elements(self, behind: Expr, a: Expr) -> None:
-        """Those of them that the result has."""
-        for lane in range(self.write_lanes):
-            f = self.f_own + lane
-            with self.ib.if_scope(build.logical_and(f >= 0, f < self.sizes[1])):
-                self.out[self._out_indices(a, f)] = self._own_value(lane, behind, a)
-
-    def _own_value(self, lane: int, behind: Expr, a: Expr) -> Expr:
-        return self._value((self.places[lane] + behind,), a, self.f_own + lane)
+            is_whole = build.logical_and(f >= 0, f + lanes <= self.sizes[1])
+            is_whole = build.logical_and(is_whole, a < rows) if rows % self.sides[0] else is_whole
+            with ib.if_scope(is_whole):
+                with ib.for_range(0, lanes, name="lane", kind="unroll") as lane:
+                    made[lane] = value(lane)
+                place = ib.let("place", start // lanes + vector) * lanes
+                out = self.out.buffer
+                with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
+                    self.out[tuple(out.indices_of(place + lane))] = made[lane]
+            with ib.else_scope(), ib.for_range(0, lanes, name="lane", kind="unroll") as lane:
+                inside = build.logical_and(f + lane >= 0, f + lane < self.sizes[1])
+                with ib.if_scope(build.logical_and(inside, a < rows)):
+                    self.out[self._out_indices(a, f + lane)] = value(lane)

@@ -98,7 +98,7 @@ class TileWriter:
         if min(self.read_lanes, self.write_lanes) == 1:
             most = min(most, THREADS_OF_ELEMENTS)
         self.threads = min(most, elements // max(self.read_lanes, self.write_lanes))
-        self.extents: tuple[int, ...] = tile.along_write, tile.along_read
+        self.extents = tile.along_write, tile.along_read
         """Rows of a tile in shared memory, and elements from one to the next."""
 
     def tensor(self) -> Tensor:
@@ -204,7 +204,7 @@ class TileWriter:
             column = column + row % self.read_lanes
             with self._where(a, f):
                 with ib.for_range(0, lanes, name="lane", kind="unroll") as lane:
-                    made[lane] = self._value((vector * lanes + lane, column), a, f + lane)
+                    made[lane] = self._value(vector * lanes + lane, column, a, f + lane)
                 with ib.for_range(0, lanes, name="lane", kind="vectorize") as lane:
                     self.out[self._out_indices(a, f + lane)] = made[lane]
 
@@ -236,13 +236,12 @@ class TileWriter:
         with self.ib.if_scope(inside[0] if len(inside) == 1 else build.logical_and(*inside)):
             yield
 
-    def _value(self, at: tuple[Expr, ...], a: Expr, f: Expr) -> Expr:
-        """An element of the result; at: where shared memory has what it is made of."""
+    def _value(self, row: Expr, column: Expr, a: Expr, f: Expr) -> Expr:
         known = self._known(a, f)
 
         def loaded(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr:
             if tensor in self.held:
-                return self.held[tensor][at]
+                return self.held[tensor][row, column]
             return BufferLoad(
                 self.buffers[tensor], tuple(substitute(index, known) for index in indices)
             )

@@ -18,20 +18,8 @@ from sterna.ir.node import Node, post_order
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.access import VECTOR_BYTES
 from sterna.schedule.gpu.limits import Limits
-from sterna.schedule.gpu.shifted_tiles import (
-    ShiftedWriter,
-    has_copies,
-    is_shiftable,
-    shifted_bytes,
-)
-from sterna.schedule.gpu.transpose_writer import (
-    WORD_BYTES,
-    Moved,
-    Tile,
-    TileWriter,
-    lanes_of,
-    sides_of,
-)
+from sterna.schedule.gpu.shifted_tiles import ShiftedWriter, is_shiftable, shifted_bytes
+from sterna.schedule.gpu.transpose_writer import Moved, Tile, TileWriter, lanes_of, sides_of
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import ComputeOp, PlaceholderOp, Tensor
 from sterna.te.tensor import ProducerLoad, replace_loads
@@ -65,24 +53,21 @@ def transposed_tiles(outputs: Sequence[Tensor], target: ScheduleTarget | None) -
     sizes = moved.size(read), moved.size(groups[-1])
     if min(sizes) < SHORTEST:
         return None
-    tile = _tile_of(moved, sizes, [kind.bytes for kind in kinds], target)
+    tile = _tile_of(moved, sizes, [kind.bytes for kind in kinds], Limits.of(target))
     if tile is None:
         return None
-    limits = Limits.of(target)
-    if tile.is_shifted:
-        return ShiftedWriter(moved, outputs[0], tile, limits, has_copies(target)).tensor()
-    return TileWriter(moved, outputs[0], tile, limits).tensor()
+    writer = ShiftedWriter if tile.is_shifted else TileWriter
+    return writer(moved, outputs[0], tile, Limits.of(target)).tensor()
 
 
 def _tile_of(
-    moved: Moved, sizes: tuple[int, int], widths: Sequence[int], target: ScheduleTarget | None
+    moved: Moved, sizes: tuple[int, int], widths: Sequence[int], limits: Limits
 ) -> Tile | None:
     """The tile with the longest pieces of rows that leaves no processor idle.
 
     Where vectors are short, lanes behind the end of a row cost little, and rows of shared memory
     are a warp's: measured on an H200, for extents that are odd or twice an odd number.
     """
-    limits = Limits.of(target)
     rest = math.prod(moved.extents) // math.prod(sizes)
     held = sum(widths[:-1])
     vectors = [lanes_of(size, width) * width for size, width in zip(
@@ -114,13 +99,12 @@ def _tile_of(
         Tile(*sides) for sides in product(SIDES, SIDES)
         if math.prod(sides) <= MOST_ELEMENTS and math.prod(sides) * held <= limits.shared_bytes
     ]
-    if is_short and is_shiftable(widths, math.prod(moved.extents), target):
-        lengths = SHIFTED_SIDES if max(widths) < WORD_BYTES else SHIFTED_SIDES[:1]
+    if is_short and is_shiftable(widths, math.prod(moved.extents)):
         tiles += [
-            tile for side, length in product(SHIFTED_SIDES, lengths)
+            tile for side in SHIFTED_SIDES
             if shifted_bytes(
-                tile := Tile(side, length, is_shifted=True), widths[0], widths[-1])
-            <= limits.shared_bytes and length <= limits.threads
+                tile := Tile(side, SHIFTED_SIDES[0], is_shifted=True), widths[0], widths[-1])
+            <= limits.shared_bytes
         ]
     return choose("tile of a transpose", tiles, cost) if tiles else None
 
