@@ -34,7 +34,7 @@ BUDGET = {
     "rpc": 5090,
     "runtime": 2270,
     "schedule": 19930,
-    "support": 4310,
+    "support": 4330,
     "target": 4400,
     "te": 5220,
     "testing": 4920,

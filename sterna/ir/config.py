@@ -46,6 +46,9 @@ def register_config(key: str, type: type, default: Any, help: str) -> None:
 
 def find_key(key: str) -> ConfigKey:
     """What is known about a key; unknown ones are refused."""
+    folder = key.partition(".")[0]
+    if key not in _KEYS and folder.isidentifier():
+        load_everywhere("config", folder=folder)  # others would load all that tunes
     if key not in _KEYS:
         load_everywhere("config")
     if key not in _KEYS:

@@ -20,12 +20,12 @@ def modules_of(package: str) -> list[ModuleType]:
     return [importlib.import_module(f"{package}.{name}") for name in sorted(names)]
 
 
-def load_everywhere(name: str, package: str = PACKAGE) -> list[ModuleType]:
-    """The modules of this name in all folders of a package, loaded, by folder."""
+def load_everywhere(name: str, package: str = PACKAGE, folder: str = "*") -> list[ModuleType]:
+    """The modules of this name in all folders of a package, or in one, loaded, by folder."""
     folders = {
         path.parent.name
         for root in importlib.import_module(package).__path__
-        for path in Path(root).glob(f"*/{name}.py")
+        for path in Path(root).glob(f"{folder}/{name}.py")
     }
     return [importlib.import_module(f"{package}.{folder}.{name}") for folder in sorted(folders)]
 

@@ -155,11 +155,45 @@ def test_tiles_of_columns_that_are_no_powers_of_two(
     check(make(20 if ring.split > 1 else 70, columns, 128), product, ("tma_load",))
 
 
-def test_results_of_float32_that_are_stored_by_odd_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    ring = Ring(128, 96, 3, resident=1)
+@pytest.mark.parametrize("tile, columns", [(96, 196), (144, 144), (144, 288), (208, 204)])
+def test_results_of_float32_that_are_stored_by_odd_counts(
+    tile: int, columns: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of 128 bytes, of fewer where a tile's are no multiple, and such as have an end."""
+    ring = Ring(128, tile, 3, resident=1)
     monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
-    expr = relay.cast(dense(20, 196, 64), "float32")
+    expr = relay.cast(dense(20, columns, 64), "float32")
     check(expr, lambda x, w: product(x, w), ("tma_store",))
+
+
+@pytest.mark.parametrize("channels, size, ring", [
+    (32, 5, Ring(128, 128, 3, resident=1, pitch=64, taps=3, kept=3)),
+    (32, 5, Ring(128, 128, 3, resident=1, pitch=64, kept=9)),
+    (16, 13, Ring(128, 144, 3, resident=2, pitch=32, taps=9, kept=1)),
+    (64, 5, Ring(128, 128, 3, resident=1, kept=9)),
+])
+def test_weights_of_windows_stay_in_shared_memory(
+    channels: int, size: int, ring: Ring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    words = ("wgmma", "tma_load_im2col", "tma_store")
+    expr = conv("bfloat16", "OHWI", size, channels)
+    check(expr, lambda x, w: windows(x, w, 1, "ohwi"), words)
+
+
+def test_columns_stay_for_all_tiles_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
+    ring = Ring(128, 96, 3, resident=1, kept=3)
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    check(finished(dense(250, 72, 136), (250, 72)), after, ("wgmma", "tma_store"))
+
+
+@pytest.mark.parametrize("columns", [144, 134])
+def test_another_kernel_adds_up_parts(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last part has blocks behind the end of the sum; what follows comes with the sums."""
+    ring = Ring(128, 128, 3, apart=3)
+    monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)
+    expr = finished(dense(70, columns, 584), (70, columns))
+    check(expr, after, ("wgmma", "store_pair"))
 
 
 @pytest.mark.parametrize("resident", [1, 2])

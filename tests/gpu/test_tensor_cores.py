@@ -183,9 +183,30 @@ def test_large_products_keep_their_blocks(
 def test_few_columns_and_long_sums() -> None:
     """Blocks that stay have columns enough, and long sums no stages that are filled before."""
     narrow = ring_of(product(100352, 64, 576), SHARED, DataType("bfloat16"))
-    assert (narrow.rows, narrow.columns, narrow.resident, narrow.stages) == (128, 64, 131, 4)
-    for size, stages in (((1024, 1024, 8192), 6), ((512, 1024, 16384), 4)):
-        assert ring_of(product(*size), SHARED, DataType("bfloat16")).stages == stages
+    assert (narrow.rows, narrow.columns, narrow.resident, narrow.stages) == (128, 64, 131, 6)
+    assert ring_of(product(1024, 1024, 8192), SHARED, DataType("bfloat16")).stages == 6
+
+
+@pytest.mark.parametrize("size, tile, parts", [
+    ((512, 1024, 16384), (128, 128), 4), ((512, 512, 16384), (64, 128), 4),
+    ((384, 1024, 8192), (64, 128), 2), ((1024, 1024, 8192), (64, 128), 1),
+    ((200, 1536, 6144), (64, 128), 2), ((256, 4096, 4096), (64, 128), 1),
+    ((128, 768, 3072), (64, 64), 1),
+])
+def test_long_sums_of_few_tiles_are_added_up_by_another_kernel(
+    size: tuple[int, int, int], tile: tuple[int, int], parts: int
+) -> None:
+    """Where so many blocks fill the processors."""
+    ring = ring_of(product(*size), SHARED, DataType("bfloat16"))
+    assert ((ring.rows, ring.columns), ring.apart) == (tile, parts)
+
+
+@requires_ptxas
+def test_parts_are_made_by_one_kernel_and_added_by_another() -> None:
+    ptx, extras = build(dense(512, 1024, 16384))
+    assert ptx.count(".entry") == 2 and "wgmma" in ptx and extras.startswith("pdl\n")
+    made = assemble(ptx, "sm_90a")
+    assert made.spilled_bytes == 0 and "serialized" not in made.words
 
 
 @pytest.mark.parametrize("size, tile, pitch, together", [
@@ -200,6 +221,17 @@ def test_tiles_have_the_columns_that_there_are(
     ring = ring_of(product(*size), SHARED, DataType("bfloat16"))
     assert ((ring.rows, ring.columns), ring.pitch, ring.together) == (tile, pitch, together)
     assert ring.resident > 0
+
+
+@pytest.mark.parametrize("size, kept", [
+    ((401408, 96, 32), 1), ((25088, 96, 576), 9), ((100352, 64, 256), 4), ((25088, 192, 384), 0),
+    ((4096, 4096, 4096), 0), ((25088, 256, 1024), 0),
+])
+def test_columns_that_one_tile_has_stay_where_there_is_room(
+    size: tuple[int, int, int], kept: int
+) -> None:
+    """Beside stages enough."""
+    assert ring_of(product(*size), SHARED, DataType("bfloat16")).kept == kept
 
 
 @pytest.mark.parametrize("size, rows, blocks", [

@@ -306,6 +306,18 @@ def test_reading_a_target_does_not_load_llvm() -> None:
     subprocess.run([sys.executable, "-c", program], check=True)
 
 
+def test_settings_and_cached_kernels_of_gpus_load_no_emitter_and_no_tuner() -> None:
+    program = (
+        "import sys, sterna.target as t\n"
+        "from sterna.ir.pass_context import PassContext\n"
+        "t.Target('cuda -arch=sm_90a').kind.code_generator()\n"
+        "PassContext(config={'relay.ToMixedPrecision.keep_orig_output_dtype': True})\n"
+        "heavy = ('sterna.codegen.nvptx.kernel', 'sterna.meta_schedule')\n"
+        "assert not [name for name in heavy if name in sys.modules]\n"
+    )
+    subprocess.run([sys.executable, "-c", program], check=True)
+
+
 WORDS = st.text(
     st.characters(codec="utf-8", exclude_categories=["C", "Z"]) | st.sampled_from(" ,'\"-=\\/"),
     min_size=0, max_size=8,

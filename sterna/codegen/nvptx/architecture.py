@@ -16,6 +16,8 @@ _MOST_SHARED = {
     70: 96, 72: 96, 75: 64, 80: 163, 86: 99, 87: 163, 88: 163, 89: 99, 90: 227, 100: 227, 101: 227,
     103: 227, 110: 227, 120: 99, 121: 99,
 }
+ALIGNMENT = 16
+"""Of all arrays, in bytes: the most that a thread reads or writes at once."""
 STATIC_SHARED_BYTES = 48 << 10
 """What a kernel may declare itself, on any GPU."""
 _NAME = re.compile(r"sm_(\d+)([af]?)")

@@ -8,7 +8,7 @@ from sterna.codegen.llvm.calls import is_harmless
 from sterna.codegen.llvm.stmt import StmtEmitter
 from sterna.codegen.llvm.types import memory_type, symbol, value_type, vector_type
 from sterna.codegen.nvptx import early
-from sterna.codegen.nvptx.architecture import STATIC_SHARED_BYTES, Needs
+from sterna.codegen.nvptx.architecture import ALIGNMENT, STATIC_SHARED_BYTES, Needs
 from sterna.codegen.nvptx.barriers import is_one_warp, of_one_warp
 from sterna.codegen.nvptx.fragments import FRAGMENTS, words_of
 from sterna.codegen.nvptx.intrinsics import DEVICE_INTRINSICS
@@ -55,8 +55,6 @@ if TYPE_CHECKING:
     from sterna.codegen.nvptx.module import DeviceModule
 
 _REGISTERS = {"blockIdx": "ctaid", "threadIdx": "tid"}
-ALIGNMENT = 16
-"""Of all arrays, in bytes: the most that a thread reads or writes at once."""
 _MAXIMUM = Needs(80, 70)
 _DYNAMIC = "@dynamic"
 """The shared memory that a launch gives: there is one piece of it."""

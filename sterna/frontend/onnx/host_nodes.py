@@ -9,7 +9,6 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import onnx.defs
 from onnx import NodeProto, TensorProto
-from onnx.reference import ReferenceEvaluator
 
 from sterna.frontend.limits import count_of
 from sterna.ir.types import TensorType
@@ -82,6 +81,8 @@ def text_of(tensor: TensorProto, what: str) -> Array:
 
 def host_function(node: NodeProto, version: int) -> Callable[[list[Array]], list[Array]]:
     """A node as a function of its operands, by ONNX's definition."""
+    from onnx.reference import ReferenceEvaluator  # it takes as long to load as all of onnx
+
     opsets = {node.domain: version} if node.domain else {"": version}
     evaluator = ReferenceEvaluator(node, opsets=opsets)
     names = [name for name in node.input if name]

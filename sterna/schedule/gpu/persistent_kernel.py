@@ -1,9 +1,12 @@
 """Large products by a persistent kernel: blocks that stay, and make one tile after the other.
 
 As many blocks run as there is room for. The stages of shared memory go round without a pause: the
-next tile's blocks come while this one's results are stored, by copies from shared memory too.
+next tile's blocks come while this one's results are stored, by copies from shared memory too. The
+columns' operand may stay in shared memory as a whole: of convolutions with few channels the copies
+are what takes the longest, and only the windows' are left then.
 """
 
+from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLES
 from sterna.schedule.gpu.results import Results
@@ -18,6 +21,7 @@ from sterna.tir.warpgroups import (
     keep_pair,
     launch_dependents,
     mbarrier_arrive,
+    mbarrier_expect,
     mbarrier_wait,
     named_barrier,
     shared_address,
@@ -55,9 +59,11 @@ class PersistentKernel(WarpgroupKernel):
         shared = ib.allocate("uint8", (ring.shared_bytes,), name="stages", scope="shared.dyn")
         sums = ib.allocate(str(product.sums), (ring.columns // 2,), name="sums", scope="local")
         self.base = ib.let("base", shared_address(shared[0]))
-        self.staged = ib.let("staged", self.base + ring.stages * ring.stage_bytes)
+        self.kept = ib.let("kept", self.base + ring.stages * ring.stage_bytes)
+        self.staged = ib.let("staged", self.kept + ring.kept_bytes)
         self.full = ib.let("full", self.base + ring.ring_bytes)
         self.free = ib.let("free", self.full + 8 * ring.stages)
+        self.all_sent = ib.let("all_sent", self.free + 8 * ring.stages)
         self.maps = (
             tensor_map(self._rows_array()[0], product.a.map_line(ring.rows)),
             tensor_map(self.weight[0], product.b.map_line(ring.columns)),
@@ -78,8 +84,14 @@ class PersistentKernel(WarpgroupKernel):
 
     @property
     def stored_bytes(self) -> int:
-        """Of a row of results that are stored at once: a tile's have several such parts."""
+        """Of a row of results that are stored at once: a tile's have several such parts.
+
+        Copies leave out what lies behind the last column of the result: where one tile has all
+        columns, its last part may reach over its end.
+        """
         width = self.ring.columns * self.out.dtype.bytes
+        if self.across == 1:
+            return min((size for size in SWIZZLES if size >= width), default=ROW_BYTES)
         return next(size for size in SWIZZLES if width % size == 0)
 
     def _out_line(self) -> str:
@@ -108,8 +120,14 @@ class PersistentKernel(WarpgroupKernel):
     # ---- the producer ----
 
     def _produce(self) -> None:
-        ib = self.ib
+        ib, ring = self.ib, self.ring
+        which = "a" if ring.kept else "ab"
+        is_known = ring.kept > 0 and self.product.fixed == "b"
+        if is_known:
+            self._load_kept()
         ib.emit(wait_for_grids())
+        if ring.kept and not is_known:
+            self._load_kept()
         place = Turn(self, "filled", 1)
         first, most = self._tiles()
         with self._rolled(most, "turn") as turn, ib.new_scope():
@@ -121,8 +139,22 @@ class PersistentKernel(WarpgroupKernel):
                     stage = place.stage
                     ib.emit(mbarrier_wait(self.free + stage * 8, place.phase))
                     self._expect(stage)
-                    self._load(block, stage, "ab")
+                    self._load(block, stage, which)
                     place.advance()
+
+    def _load_kept(self) -> None:
+        """All of the columns' operand."""
+        ib, ring = self.ib, self.ring
+        size = ring.columns * ring.pitch
+        ib.emit(mbarrier_expect(self.all_sent, ring.kept * ring.taps * size))
+        with ib.for_range(0, ring.kept, name="block") as block:
+            for tap in range(ring.taps):
+                at = self._place(block, build.const(0), tap)
+                to = self.kept + (block * ring.taps + tap) * size
+                for load in self.product.b.loads(
+                    self.maps[1], to, self.all_sent, ring.columns, at
+                ):
+                    ib.emit(load)
 
     # ---- the consumers ----
 
@@ -130,6 +162,8 @@ class PersistentKernel(WarpgroupKernel):
         ib = self.ib
         place = Turn(self, "emptied", 0)
         first, most = self._tiles()
+        if self.ring.kept:
+            ib.emit(mbarrier_wait(self.all_sent, build.const(0)))
         with self._rolled(most, "turn") as turn, ib.new_scope():
             tile = ib.let("tile", first + turn * self.count)
             with ib.if_scope(tile < self.tiles), ib.new_scope():
@@ -162,7 +196,7 @@ class StagedResults(Results):
         group = self.warp // 4
         number = ib.let("barrier", group + 1)
         own = kernel.staged + group * (STORED_AT_ONCE * GROUP_ROWS * ROW_BYTES)
-        chunks, size = self.ring.columns // wide, GROUP_ROWS * kernel.stored_bytes
+        chunks, size = -(-self.ring.columns // wide), GROUP_ROWS * kernel.stored_bytes
         room = STORED_AT_ONCE * ROW_BYTES // kernel.stored_bytes
         pieces = next((n for n in range(room, 1, -1) if chunks % n == 0), STORED_AT_ONCE)
         keep = self._keep_halves if kernel.out.dtype.bits == 16 else self._keep_floats
@@ -187,18 +221,21 @@ class StagedResults(Results):
         row = self.warp % 4 * 16 + lane % 8 + lane // 8 % 2 * 8
         for block in range(pitch // STORED_BYTES):
             first = (chunk * (pitch // STORED_BYTES) + block) * 8
+            if first >= self.count:
+                break
             words = [self._word(self.kernel.out.dtype, first + 2 * part) for part in range(4)]
             swizzle = lane % 8 // (ROW_BYTES // pitch)
             at = (block * 2 + lane // 16) ^ swizzle
             self.ib.emit(stmatrix(piece + row * pitch + at * 16, words))
 
     def _keep_floats(self, piece: Expr, chunk: int) -> None:
-        """32 columns of 32 bits."""
-        lane, count = self.lane, ROW_BYTES // 8
-        row = self.warp % 4 * 16 + lane // 4
-        for pair in range(0, count, 2):
+        """Columns of 32 bits, as many as a row has."""
+        lane, pitch = self.lane, self.kernel.stored_bytes
+        row, count = self.warp % 4 * 16 + lane // 4, pitch // 8
+        swizzle = lane // 4 // (ROW_BYTES // pitch)
+        for pair in range(0, min(count, self.count - chunk * count), 2):
             number = chunk * count + pair
-            at = (pair // 4 * 2 + lane % 4 // 2) ^ (lane // 4)
-            place = piece + (row + pair // 2 % 2 * 8) * ROW_BYTES + at * 16 + lane % 2 * 8
+            at = (pair // 4 * 2 + lane % 4 // 2) ^ swizzle
+            place = piece + (row + pair // 2 % 2 * 8) * pitch + at * 16 + lane % 2 * 8
             low, high = (reinterpret("float32", self.final(number + n)) for n in (0, 1))
             self.ib.emit(keep_pair(place, low, high))

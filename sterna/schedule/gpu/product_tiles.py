@@ -5,7 +5,9 @@ that stay or not; data that is float32 in memory is rounded in the kernel, ahead
 """
 
 import itertools
+from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.lane_kernel import Lanes
@@ -43,6 +45,14 @@ AHEAD = (8, 16)
 """Tiles down the result whose data is rounded ahead of their products."""
 MOST_FILLED = 64
 """Blocks of a sum up to which it pays that stages are filled before a kernel begins."""
+LEAST_APART = 32
+"""Blocks of a part of a sum that is worth being added up by another kernel."""
+LONG_SUM, LEAST_ROWS_APART, TILE_APART = 96, 128, (64, 128)
+"""Blocks of a sum from which on reading its operands is what takes long; the rows of products whose
+parts of sums another kernel adds up, and the smallest tile of those."""
+KEPT_STAGES_BYTES, KEPT_LEAST = 96 * 1024, 64 * 1024
+"""What the stages of a processor take best where the columns' operand is kept beside them, and what
+they should take at least."""
 LONG_BYTES = 144 * 1024
 """What the stages of longer sums take best."""
 MANY_WAVES = 4
@@ -90,6 +100,15 @@ _UNEVEN_TIME, _UNEVEN_WAVE, _MOST_TOGETHER = 1.25, 0.68, 4
 # all blocks read together, and what exchanging parts takes, more with many blocks in clusters.
 _STEP_TIME, _MULTIPLY_TIME, _BYTES_A_MICROSECOND = 0.05, 0.082, 25e6
 _EXCHANGE_TIME, _CLUSTERED_TIME = 0.35, 0.006
+# What all blocks of long sums read together: neighbouring tiles have what one cache gives both, the
+# blocks of a cluster, each at another part of the sums, do not.
+_LONG_BYTES_A_MICROSECOND, _APART_BYTES_A_MICROSECOND = 20e6, 9e6
+# What a kernel takes at least that adds parts up, and the bytes of parts that are stored and added.
+_ADDING_TIME, _ADDED_A_MICROSECOND = 1.5, 2.6e6
+# What is left of a block's time where the columns' operand stays, what blocks of single taps take
+# more, and the bytes of that operand that a processor loads.
+_KEPT_TIME, _SINGLE_TAP_TIME, _KEPT_A_MICROSECOND = 0.65, 0.03, 2e5
+_FEW_STAGES_TIME = 1.25
 # What rounding adds to a block: for 64 rows and for each column that these are multiplied with,
 # whose operand shared memory gives at the same time; for each column of a turned tile. What a
 # kernel takes at least that only rounds, and the bytes that it moves.
@@ -135,21 +154,27 @@ def ring_of(
             Ring(rows, columns, stages, split, thrice=True)
             for rows, columns in _BLOCK_TIME for split in SPLITS for stages in (*STAGES, 2)
         ]
+    if _sums_apart(product):
+        rings += [ring for ring in map(partial(_apart, product), rings) if ring.apart > 1]
     by_copies = are_whole(product.columns, stored) and str(stored) in STORED
     if by_copies:
-        rings += [
-            replace(ring, resident=_even_share(_blocks(product, ring), together), together=together)
-            for ring in rings for together in _together(ring)
-            if ring.split == 1 and not ring.turned and ring.stages >= STAGES[-1]
+        stay = [
+            ring for ring in rings
+            if ring.split * ring.apart == 1 and not ring.turned and ring.stages >= STAGES[-1]
             and ring.rows >= LEAST_TO_STAY[0] and ring.columns >= LEAST_TO_STAY[1]
             and _blocks(product, ring) > PROCESSORS and not product.by_lanes(ring)
-            and 2 * product.columns > ring.columns
+            and (2 * product.columns > ring.columns or ring.columns == LEAST_TO_STAY[1])
+        ]
+        stay += _keeping(product, stay)
+        rings += [
+            replace(ring, resident=_even_share(_blocks(product, ring), together), together=together)
+            for ring in stay for together in _together(ring)
         ]
     if is_wide and not product.a.along_rows:
         several = [
             replace(ring, wide=True, pitch=ROW_BYTES)
             for ring in rings
-            if ring.is_even and ring.together == 1 and ring.stages >= STAGES[-1]
+            if ring.is_even and ring.together == 1 and ring.stages >= STAGES[-1] and not ring.kept
         ]
         several += [
             replace(ring, ahead=high)
@@ -215,11 +240,40 @@ def _tiles(product: Product) -> list[tuple[int, int]]:
     return found
 
 
+def _sums_apart(product: Product) -> bool:
+    """Whether sums are so long and tiles so few that parts of sums fill the processors."""
+    parts = PROCESSORS // _blocks(product, Ring(*TILE_APART, STAGES[-1]))
+    long_enough = product.blocks >= max(LONG_SUM, LEAST_APART * parts)
+    is_plain = product.taps == 1 and not product.sums.is_integer and not product.is_exact
+    return is_plain and product.rows >= LEAST_ROWS_APART and parts > 1 and long_enough
+
+
+def _apart(product: Product, ring: Ring) -> Ring:
+    """The same with as many parts of sums as there are processors for."""
+    is_plain = ring.split == 1 and not ring.turned and not ring.thrice and ring.stages > 2
+    if not is_plain or ring.columns != TILE_APART[1]:
+        return ring
+    parts = min(PROCESSORS // _blocks(product, ring), product.blocks // LEAST_APART)
+    return replace(ring, apart=parts) if parts > 1 else ring
+
+
+def _keeping(product: Product, stay: Sequence[Ring]) -> list[Ring]:
+    """The same with the columns' operand kept, where one tile has all columns; stages may have one
+    tap each, so that there is room for all taps of the columns' operand."""
+    if product.batch > 1:
+        return []
+    return list(dict.fromkeys(
+        replace(ring, stages=stages, taps=taps, kept=-(-product.blocks // taps))
+        for ring in stay if product.columns <= ring.columns and not ring.thrice
+        for stages in (*STAGES_OF_TILES, STAGES[-1]) for taps in {ring.taps: 0, 1: 0}
+    ))
+
+
 def _rounds_ahead(product: Product, ring: Ring, high: int) -> bool:
     """Whether the data can be rounded ahead: in whole pieces, beside products that take longer."""
     group = high * ring.rows
     return (
-        ring.resident > 0 and ring.moves_registers and product.batch == 1
+        ring.resident > 0 and ring.moves_registers and product.batch == 1 and not ring.kept
         and ring.pitch == ROW_BYTES
         and product.rows % ring.rows == 0 and product.rows > group
         and ring.rows * product.depth % PIECE == 0 and group * product.depth % FIRST_PIECE == 0
@@ -258,7 +312,8 @@ def _even_share(tiles: int, together: int) -> int:
 def _together(ring: Ring) -> tuple[int, ...]:
     """How many blocks that stay a processor has room for."""
     stored = ring.consumers * 2 * ring.rows // ring.consumers * ROW_BYTES
-    room = 2 * (ring.stages * ring.stage_bytes + stored + RESERVED_BYTES) <= PROCESSOR_BYTES
+    held = ring.stages * ring.stage_bytes + ring.kept_bytes
+    room = 2 * (held + stored + RESERVED_BYTES) <= PROCESSOR_BYTES
     return (1, 2) if room and ring.columns <= MOST_TOGETHER and not ring.thrice else (1,)
 
 
@@ -267,7 +322,7 @@ def _blocks(product: Product, ring: Ring) -> int:
     if ring.turned:
         product = product.turned()
     down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
-    return down * across * product.batch * ring.split
+    return down * across * product.batch * ring.split * ring.apart
 
 
 def _suits_split(product: Product, ring: Ring) -> bool:
@@ -294,11 +349,16 @@ def _suits_split(product: Product, ring: Ring) -> bool:
 def microseconds(product: Product, ring: Ring) -> float:
     """What a product takes in such tiles, by measurements."""
     blocks = _blocks(product, ring)
-    waves, steps = -(-blocks // PROCESSORS), -(-product.blocks // (ring.split * ring.taps))
+    waves = -(-blocks // PROCESSORS)
+    steps = -(-product.blocks // (ring.split * ring.apart * ring.taps))
     results = ring.rows * ring.columns / (64 * 64)
     step = _block_time(product, ring)
     if waves == 1 and not product.by_lanes(ring):
-        read = blocks * ring.stage_bytes / _BYTES_A_MICROSECOND
+        rate = _BYTES_A_MICROSECOND
+        if _sums_apart(product):
+            shares = ring.split == 1 or ring.turned
+            rate = _LONG_BYTES_A_MICROSECOND if shares else _APART_BYTES_A_MICROSECOND
+        read = blocks * ring.stage_bytes / rate
         multiplied = _MULTIPLY_TIME * results * (THRICE if ring.thrice else 1)
         multiplied *= ring.tap_bytes / ROW_BYTES
         step = min(step, max(multiplied, _STEP_TIME + read))
@@ -307,13 +367,20 @@ def microseconds(product: Product, ring: Ring) -> float:
     if ring.wide:
         straight = _ROUNDING_TIME * ring.consumers + _BESIDE_TIME * ring.columns
         step += _TURNED_TIME * ring.columns if ring.turned else straight
+    if ring.kept:
+        step *= _KEPT_TIME
+        if ring.pitch == ROW_BYTES and ring.stages * ring.stage_bytes * ring.together < KEPT_LEAST:
+            step *= _FEW_STAGES_TIME
+        if ring.taps < product.taps_together:
+            step += _SINGLE_TAP_TIME
     each = steps * step
     if not ring.resident:  # else the next tile hides it
         each += _TILE_TIME * results
     turns = float(waves)
     if ring.together > 1:  # blocks share a processor; of short rows one waits while another stores
         turns = float(-(-blocks // (ring.together * PROCESSORS)))
-        each *= ring.together * (_PAIRED_TIME if ring.pitch < ROW_BYTES else 1.01)
+        is_short = ring.pitch < ROW_BYTES or (ring.kept > 0 and steps <= SHORT_STAGES[0])
+        each *= ring.together * (_PAIRED_TIME if is_short else 1.01)
     if product.by_lanes(ring):
         together = min(_MOST_TOGETHER, PROCESSOR_BYTES // ring.shared_bytes)
         if waves == 1 and together > 1:
@@ -321,11 +388,14 @@ def microseconds(product: Product, ring: Ring) -> float:
         elif waves > 1 and together > 2:
             turns += (together - 2) * _UNEVEN_WAVE
     exchanged = 0.0
-    if ring.split > 1:
+    if ring.apart > 1:
+        numbers = product.rows * product.columns * product.batch * ring.apart
+        exchanged = _ADDING_TIME + numbers * 2 * product.sums.bytes / _ADDED_A_MICROSECOND
+    elif ring.split > 1:
         exchanged = results * (_EXCHANGE_TIME + _CLUSTERED_TIME * blocks)
     # More stages hold weights that come before the kernels in front are done, if there is room.
-    wanted = STAGES[0] if blocks <= PROCESSORS else 6
-    if blocks <= PROCESSORS and steps > MOST_FILLED:
+    wanted = STAGES[0] if blocks <= PROCESSORS and ring.apart == 1 else 6
+    if blocks <= PROCESSORS and steps > MOST_FILLED and ring.apart == 1:
         wanted = LONG_BYTES // ring.stage_bytes
     elif ring.resident and steps < 2 * wanted:
         # The next tile comes while this one is stored, whatever is left.
@@ -334,6 +404,9 @@ def microseconds(product: Product, ring: Ring) -> float:
         wanted = steps
     elif blocks > MANY_WAVES * PROCESSORS and results < 2:
         wanted = 4  # so that three blocks share a processor
+    if ring.kept:
+        wanted = KEPT_STAGES_BYTES // (ring.stage_bytes * ring.together)
+        exchanged = ring.kept_bytes / (_KEPT_A_MICROSECOND * turns)
     # Data that comes from outside has none in front; tiles by lanes leave another block room.
     if (ring.wide and not ring.turned) or (product.by_lanes(ring) and blocks > PROCESSORS):
         wanted = 4

@@ -14,6 +14,8 @@ MOST_TAP_BYTES = 512
 """Of taps of few channels that a stage has for each row."""
 SPREAD = 16
 """Columns that blocks have multiples of where they share a tile's unevenly."""
+ALIGNMENT = 1024
+"""Bytes between arrays in shared memory: as many as the order of their rows repeats after."""
 TALL = 16
 """Tiles down the result whose blocks run side by side, so that they share what they read."""
 
@@ -27,6 +29,8 @@ class Ring:
     stages: int
     split: int = 1
     """Blocks that add up parts of one sum (split-K)."""
+    apart: int = 1
+    """Blocks that add up parts of one sum which another kernel adds up."""
     turned: bool = False
     """Whether its rows are the columns of the result."""
     resident: int = 0
@@ -44,6 +48,8 @@ class Ring:
     """Of a window, in one stage."""
     together: int = 1
     """Blocks that stay on one processor."""
+    kept: int = 0
+    """Blocks of a sum whose columns' operand stays in shared memory: all of them, or none."""
 
     @property
     def consumers(self) -> int:
@@ -83,16 +89,23 @@ class Ring:
 
     @property
     def stage_bytes(self) -> int:
-        """A block of both operands."""
+        """A block of both operands, or of the rows' where the columns' stays."""
+        if self.kept:
+            return self.row_bytes
         columns = self.columns * self.tap_bytes * (2 if self.thrice else 1)
         return self.row_bytes + columns + self.wide_column_bytes
+
+    @property
+    def kept_bytes(self) -> int:
+        """What stays of the columns' operand, up to where another array may begin."""
+        return -(-self.kept * self.columns * self.tap_bytes // ALIGNMENT) * ALIGNMENT
 
     @property
     def ring_bytes(self) -> int:
         """All stages, and the tile of the result, which lies there afterwards or beside them."""
         stages = self.stages * self.stage_bytes
         if self.resident:
-            return stages + self.consumers * 2 * GROUP_ROWS * ROW_BYTES
+            return stages + self.kept_bytes + self.consumers * 2 * GROUP_ROWS * ROW_BYTES
         whole = ROW_BYTES // 2
         columns = self.columns if self.turned else -(-self.columns // whole) * whole
         return max(stages, self.rows * columns * 2)
@@ -124,15 +137,17 @@ class Ring:
 
     def __str__(self) -> str:
         parts = f", sums in {self.split} parts" if self.split > 1 else ""
+        parts = f", sums in {self.apart} parts apart" if self.apart > 1 else parts
         stay = f", {self.resident} blocks stay" if self.resident else ""
         turned = ", turned" if self.turned else ""
         wide = ", rounded there" if self.wide else ""
         wide = f", rounded {self.ahead} tiles ahead" if self.ahead else wide
         thrice = ", three times" if self.thrice else ""
+        kept = ", columns kept" if self.kept else ""
         tile = f"{self.rows} x {self.columns}, {self.stages} stages"
         if self.pitch < ROW_BYTES:
             tile += f" of {self.tap_bytes} bytes"
-        return f"{tile}{parts}{stay}{turned}{wide}{thrice}"
+        return f"{tile}{parts}{stay}{kept}{turned}{wide}{thrice}"
 
 
 @dataclass(frozen=True, slots=True)

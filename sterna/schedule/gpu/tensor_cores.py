@@ -19,6 +19,7 @@ from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
 from sterna.schedule.gpu.lane_kernel import LaneKernel
 from sterna.schedule.gpu.operand import Matrix, Operand, Windows
+from sterna.schedule.gpu.parts_kernel import PartsKernel
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
 from sterna.schedule.gpu.product_tiles import (
     HALVES,
@@ -151,6 +152,8 @@ def _kernel_of(product: Product, ring: Ring) -> tuple[type[WarpgroupKernel], str
         return (ThricePersistentKernel if ring.resident else ThriceKernel), "T_wgmma"
     if ring.turned:
         return (RoundedTurnedKernel if ring.wide else TurnedKernel), "T_wgmma"
+    if ring.apart > 1:
+        return PartsKernel, "T_wgmma"
     if ring.ahead:
         return AheadKernel, "T_wgmma"
     if ring.resident:

@@ -78,7 +78,7 @@ class WarpgroupKernel(StatementKernel):
         ib, ring, product = self.ib, self.ring, self.product
         down, across = -(-product.rows // ring.rows), -(-product.columns // ring.columns)
         block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
-        ib.scope_attr(block, "thread_extent", down * across * ring.split)
+        ib.scope_attr(block, "thread_extent", down * across * ring.split * ring.apart)
         if product.batch > 1:
             matrix = thread_axis("blockIdx.y")
             ib.scope_attr(matrix, "thread_extent", product.batch)
@@ -101,7 +101,11 @@ class WarpgroupKernel(StatementKernel):
         if ring.split > 1:
             ib.emit(cluster_size(ring.split))
             self.rank = ib.let("rank", cluster_rank())
-        row, column = tile_of(block.var // ring.split, down, across)
+        tile = block.var // ring.split
+        if ring.apart > 1:
+            self.rank = ib.let("rank", tile // (down * across))
+            tile = tile % (down * across)
+        row, column = tile_of(tile, down, across)
         self.row = ib.let("row", row * ring.rows)
         self.column = ib.let("column", column * ring.columns)
         if self.dependent:
@@ -136,7 +140,7 @@ class WarpgroupKernel(StatementKernel):
         with ib.if_scope(self.thread.equal(0)):
             for stage in range(ring.stages):
                 self._begin_stage(stage)
-            if ring.split > 1:
+            if ring.split > 1 or ring.kept:
                 ib.emit(mbarrier_init(self.all_sent, 1))
             ib.emit(mbarrier_ready())
             if ring.split > 1:
@@ -163,7 +167,8 @@ class WarpgroupKernel(StatementKernel):
     @property
     def blocks(self) -> int:
         """The blocks of a sum that one block of threads adds up."""
-        return -(-self.product.blocks // (self.ring.split * self.ring.taps))
+        ring = self.ring
+        return -(-self.product.blocks // (ring.split * ring.apart * ring.taps))
 
     def _rolled(self, end: int, name: str, begin: int = 0) -> AbstractContextManager[Var]:
         """A loop that is not written out where registers are scarce."""
@@ -201,7 +206,7 @@ class WarpgroupKernel(StatementKernel):
         """Where a stage's block begins; tap: which of its taps."""
         product = self.product
         parts = -(-product.depth // product.a.unit)
-        if self.ring.split > 1:
+        if self.ring.split * self.ring.apart > 1:
             block = block + self.rank * self.blocks
         block = block * self.ring.taps + tap
         if product.taps == 1:
@@ -276,14 +281,20 @@ class WarpgroupKernel(StatementKernel):
         tap, within = divmod(step, ring.pitch // STEP_BYTES)
         left = left + (tap * (ring.rows * ring.pitch // 16) + within * a.step)
         return wgmma(
-            a.kind, ring.columns, sums[0], left, self._columns(stage, step),
+            a.kind, ring.columns, sums[0], left,
+            self._columns(block if ring.kept else stage, step),
             adds_to(block, step), a.along_rows, b.along_rows,
         )
 
-    def _columns(self, stage: Expr, step: int) -> Expr:
-        """The descriptor of the columns' part of a block in a stage."""
+    def _columns(self, number: Expr, step: int) -> Expr:
+        """The descriptor of the columns' part of a block, by its stage, or by its own number where
+        all of the columns' operand stays in shared memory."""
         ring, b = self.ring, self.product.b
-        beside = self.base // 16 + ring.row_bytes // 16 + stage * (ring.stage_bytes // 16)
+        first, size = self.base + ring.row_bytes, ring.stage_bytes
+        if ring.kept:
+            first = self.base + ring.stages * ring.stage_bytes
+            size = ring.columns * ring.tap_bytes
+        beside = first // 16 + number * (size // 16)
         tap, within = divmod(step, ring.pitch // STEP_BYTES)
         behind = tap * (ring.columns * ring.pitch // 16) + within * b.step
         return build.cast("int64", beside) + b.descriptor + behind

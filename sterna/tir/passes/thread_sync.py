@@ -140,6 +140,8 @@ class _Planner:
     shares_global: bool
     known: dict[int, tuple[Node, Accesses]] = field(default_factory=dict)
     lets: list[tuple[Var, Expr]] = field(default_factory=list)
+    around: dict[Var, Expr] = field(default_factory=dict)
+    """The loops around a statement that begin at 0, and how often they run."""
 
     # ---- what a statement touches ----
 
@@ -245,8 +247,11 @@ class _Planner:
         waits = before.conflicts(self.accesses(stmt))
         if waits:  # once before the loop, not in each iteration
             before = NOTHING
+        if build.is_const(stmt.min, 0):
+            self.around[stmt.var] = stmt.extent
         _, left = self.visit(stmt.body, before)
         body, after = self.visit(stmt.body, before.joined(self.carried(stmt, left)))
+        self.around.pop(stmt.var, None)
         runs = build.int_value(stmt.extent)
         if runs is None or runs < 1:
             after = after.joined(before)
@@ -259,7 +264,8 @@ class _Planner:
         return Accesses(left.reads, left.writes - own)
 
     def writes_apart(self, loop: For, buffer: Buffer) -> bool:
-        """Whether all iterations and threads write each its own elements, and none reads them."""
+        """Whether all iterations and threads write each its own elements, and none reads them: also
+        those of other iterations of the loops around that decide which these are."""
         stores: list[BufferStore] = []
         others: list[Node] = []
         inside: list[tuple[Var, Expr]] = []
@@ -286,6 +292,8 @@ class _Planner:
             index = index.base + lane * index.stride
         for var, value in reversed(lets):
             index = substitute(index, {var: value})
+        used = variables_in(index)
+        spans.update({var: count for var, count in self.around.items() if var in used})
         return is_one_to_one(index, {**self.threads, **spans})
 
     def branch(self, stmt: IfThenElse, before: Accesses) -> tuple[Stmt, Accesses]:
