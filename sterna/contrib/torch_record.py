@@ -55,7 +55,8 @@ def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
     with tracing(None), torch.no_grad(), torch.fx.traceback.preserve_node_meta():
         fakes = [mode.from_tensor(each, static_shapes=True) for each in inputs]
         try:
-            made = make_fx(run, tracing_mode="fake", pre_dispatch=True)(*fakes)
+            # "real": these tensors are fake already, and would be made fake again.
+            made = make_fx(run, tracing_mode="real", pre_dispatch=True)(*fakes)
         except RuntimeError:
             return None  # an extent or a branch that data decides; torch.export says which
     program = read_recorded_fx(made)
