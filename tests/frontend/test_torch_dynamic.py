@@ -317,3 +317,13 @@ def test_checks_of_a_run_are_named_where_no_machine_runs_them() -> None:
     exported = torch.export.export(Wrapped(checked), (torch.ones(3),))
     with pytest.raises(ValueError, match=r"checks its numbers .*'a number is below 0'.*leave the"):
         compile_closed(exported)
+
+
+def test_no_numbers_are_counted_as_integers() -> None:
+    def counted(x: Any) -> Any:
+        return torch.bincount(x, torch.ones(0), minlength=3)
+
+    x = torch.zeros(0, dtype=torch.int64)
+    model: Any = sterna.compile(Wrapped(counted), (x,), opt_level=0)
+    made = model(x.numpy())
+    assert made.dtype == np.int64 and made.tolist() == counted(x).tolist()

@@ -159,8 +159,8 @@ def bincount(
     kind = "int64"
     if weights is not None:
         kind = "float32" if dtype_of(weights) == "float32" else "float64"
-    if is_same(total(dims_of(x)), 0):
-        return constant(np.zeros(minlength), kind)
+    if is_same(total(dims_of(x)), 0):  # PyTorch looks at no weights then
+        return constant(np.zeros(minlength), "int64")
     numbers = cast(x, "int64")
     largest = call("add", call("max", numbers), constant(1, "int64"))
     count = call("maximum", largest, constant(minlength, "int64"))
