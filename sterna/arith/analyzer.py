@@ -121,6 +121,7 @@ class Analyzer(Vectors):
         """Inside the block the condition holds. What is bound inside is forgotten after it."""
         simple = self.simplify(build.as_expr(condition))
         before = self.state.known, self._sums, self._keys, self._results
+        derived = self.state.derived()
         self.state.known = self.state.known.copy()
         self.forget()
         self.assume(simple)
@@ -129,7 +130,7 @@ class Analyzer(Vectors):
             yield
         finally:
             self.state.known, self._sums, self._keys, self._results = before
-            self.state.forget()
+            self.state.restore(derived)
 
     def _index(self, value: ExprLike, like: Expr | None = None) -> Expr:
         return value if isinstance(value, Expr) else build.as_expr(value, like)

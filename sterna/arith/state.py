@@ -46,6 +46,8 @@ Modulus = tuple[int, int]
 # A node's class, or the name of a call; None for what is not looked into.
 Kind = type[Expr] | str | None
 Pair = Callable[[IntBound, IntBound], IntBound]
+# Bounds and remainders of atoms, and which sums are at least 0.
+Derived = tuple[dict[int, IntBound], dict[int, Modulus], dict[SumKey, bool]]
 
 # Ranges of operators and calls of two operands.
 _PAIRS: dict[Kind, Pair] = {
@@ -135,6 +137,14 @@ class State:
         self._bounds = {}
         self._moduli = {}
         self.proofs = {}
+
+    def derived(self) -> Derived:
+        """What was derived from what is known now, for when the same is known again."""
+        return self._bounds, self._moduli, self.proofs
+
+    def restore(self, derived: Derived) -> None:
+        """Take back what was derived from what is known again."""
+        self._bounds, self._moduli, self.proofs = derived
 
     # ---- atoms ----
 

@@ -1,4 +1,4 @@
-"""Inputs and results of a graph of torch.compile that share memory.
+"""Where results of a graph of torch.compile lie: in memory of others, or in an order of their own.
 
     def f(x):                  what eager PyTorch gives back: x itself, and a view of it;
         x.relu_()              a program that writes to either afterwards sees it in both
@@ -50,19 +50,45 @@ class Alias:
         return base.as_strided(self.size, self.stride, base.storage_offset() + self.offset)
 
 
-Aliases = Sequence[Alias | None]
+@dataclass(frozen=True, slots=True)
+class Laid:
+    """A result in memory of its own whose elements do not lie in the order of its axes."""
+
+    result: int
+    size: tuple[int, ...]
+    stride: tuple[int, ...]
+
+    def of(self, inputs: Sequence[Any], results: Sequence[Any]) -> Any:
+        """The result as PyTorch lays it out: channels last, or as a transpose left it."""
+        made = results[self.result]
+        laid = torch.empty_strided(self.size, self.stride, dtype=made.dtype, device=made.device)
+        return laid.copy_(made)
+
+
+Aliases = Sequence[Alias | Laid | None]
 
 
 def find_aliases(inputs: Sequence[Any], results: Any) -> Aliases:
-    """Which results of a run share memory with what; the tensors of the run may hold no data."""
+    """Which results of a run share memory with what, or lie in an order that is not plain.
+
+    The tensors of the run may hold no data.
+    """
     every = results if isinstance(results, tuple | list) else [results]
-    found: list[Alias | None] = []
+    found: list[Alias | Laid | None] = []
     bases = [(place, each, True) for place, each in enumerate(inputs)]
     for place, result in enumerate(every):
         sharing = (made for base in bases if (made := _alias(result, *base)) is not None)
-        found.append(next(sharing, None))
+        found.append(next(sharing, None) or laid_out(place, result))
         bases.append((place, result, False))
     return found
+
+
+def laid_out(place: int, result: Any) -> Laid | None:
+    """How a result lies; None for the order of its axes, which compiled code gives."""
+    if not _is_strided(result) or result.is_contiguous():
+        return None
+    dense = torch._prims_common.is_non_overlapping_and_dense_or_false(result)
+    return Laid(place, tuple(result.shape), result.stride()) if dense else None
 
 
 def _alias(result: Any, place: int, base: Any, of_input: bool) -> Alias | None:
@@ -101,12 +127,12 @@ def aliases_of(gm: Any, inputs: Sequence[Any]) -> Aliases:
         try:
             with mode:
                 return find_aliases(given, torch.fx.Interpreter(gm).run(*given))
-        except RuntimeError:
+        except Exception:
             return ()
 
 
 def with_aliases(graph: Graph, aliases: Aliases) -> Graph:
-    """The graph with those of its results as views that are."""
+    """The graph with its results as views, and in orders, as PyTorch gives them."""
     if not any(aliases):
         return graph
 

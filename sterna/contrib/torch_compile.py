@@ -27,16 +27,20 @@ from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     free_unbacked_symbols,
 )
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
 from sterna.contrib.torch_aliases import (
+    Aliases,
     aliases_of,
+    laid_out,
     unless_written_memory_is_shared,
     with_aliases,
     with_open_aliases,
 )
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
-from sterna.contrib.torch_record import record, with_autocast
+from sterna.contrib.torch_record import NotRecorded, by_torch, record, with_autocast
+from sterna.contrib.torch_transforms import ended_transforms, has_transforms
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program, ProgramOutput, Ref, Weight
@@ -51,6 +55,8 @@ from sterna.support.errors import OpNotImplemented
 Tensors = Sequence[Any]
 Graph = Callable[..., Any]
 
+# Where the tensors are that compiled code reads.
+DEVICES = {"cpu", "cuda"}
 # How many shapes are kept of a graph with open extents that no program serves.
 MOST_SHAPES = 32
 # Results that PyTorch makes anew out of what they share memory with.
@@ -87,6 +93,11 @@ def sterna(
 ) -> Graph:
     """What torch.compile calls: a graph of PyTorch's functions, as a function of its inputs."""
     chosen = Options.of(options)
+    homes = {each.device.type for each in example_inputs if isinstance(each, torch.Tensor)}
+    if not homes <= DEVICES:
+        others = ", ".join(sorted(homes - DEVICES))
+        _expect_fallback(f"its tensors are on the device {others}", chosen)
+        return gm.forward  # type: ignore[no-any-return]
     asks_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
@@ -180,12 +191,17 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
     ]
 
     def compile_for(inputs: Tensors) -> Graph:
+        if has_transforms(gm) or any(map(is_traceable_wrapper_subclass, inputs)):
+            return _traced_by_autograd(gm, inputs, options)
         exported = lru_cache(partial(_exported, gm, inputs))
         program, aliases = record(gm, inputs) or (None, aliases_of(gm, inputs))
-        made = _or_parts(
-            lambda: program or read_recorded(exported()), inputs, static, gm, options,
-            lambda: graph_of_exported(exported(), inputs, static),
-        )
+        try:
+            made = _or_parts(
+                lambda: program or by_torch(lambda: read_recorded(exported())), inputs, static, gm,
+                options, lambda: by_torch(lambda: graph_of_exported(exported(), inputs, static)),
+            )
+        except NotRecorded:
+            return _traced_by_autograd(gm, inputs, options)
         return with_aliases(alone(made), aliases)
 
     def alone(made: Graph) -> Graph:
@@ -193,7 +209,7 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
         return unless_written_memory_is_shared(made, written, gm, options.fallback)
 
     def compile_open(inputs: Tensors) -> Graph | None:
-        exported = export_open(gm, inputs)
+        exported = None if has_transforms(gm) else export_open(gm, inputs)
         if exported is None:
             return None
         program = _open_program(read_recorded(exported), inputs, static, options)
@@ -208,6 +224,25 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
 def _exported(gm: Any, inputs: Tensors) -> Any:
     with torch.no_grad():
         return torch.export.export(with_autocast(gm), tuple(inputs))
+
+
+def _traced_by_autograd(gm: Any, inputs: Tensors, options: Options) -> Graph:
+    """The code of a graph that torch.export does not record, by way of AOTAutograd.
+
+    That takes transforms of torch.func, checkpoints and subclasses of tensors apart. Weights are
+    inputs of what it gives. Where it fails too, PyTorch runs the graph.
+    """
+    compile_graph = partial(_compile_forward, options=options)
+    try:
+        with torch.no_grad(), ended_transforms():
+            made: Graph = aot_autograd(
+                fw_compiler=compile_graph, inference_compiler=compile_graph,
+                decompositions=_training_decompositions(),
+            )(gm, list(inputs))
+    except Exception as error:
+        _expect_fallback(f"it cannot be traced: {str(error).partition(chr(10))[0]}", options)
+        return gm.forward  # type: ignore[no-any-return]
+    return made
 
 
 def _open_program(
@@ -384,16 +419,31 @@ def _compile_forward(gm: Any, example_inputs: Tensors, *, options: Options) -> G
     themselves, which other memory does not tell: such a graph runs as PyTorch runs it.
     """
     if not _gives_open_views():
-        return _compile_functional(gm, example_inputs, options=options)
+        return _compile_functional(gm, example_inputs, options=options, orders=_orders(gm))
     refused = "a result is a view of other tensors at places that only a call knows; clone it"
     return _as_pytorch_runs_it(gm, refused, options)
 
 
+def _orders(gm: Any) -> Aliases:
+    """How the results of a forward graph lie, but for those that the backward graph alone reads."""
+    context = torch._guards.TracingContext.try_get()
+    metadata = None if context is None else context.fw_metadata
+    (output,) = gm.graph.find_nodes(op="output")
+    seen = output.args[0] if metadata is None else output.args[0][: metadata.num_forward]
+    values = [each.meta.get("val") if isinstance(each, torch.fx.Node) else None for each in seen]
+    return [laid_out(place, value) for place, value in enumerate(values)]
+
+
 def _as_pytorch_runs_it(gm: Any, refused: str, options: Options) -> Graph:
-    if not options.fallback:
-        raise OpNotImplemented(refused)
-    warnings.warn(f"a graph runs as PyTorch runs it: {refused}", stacklevel=3)
+    _expect_fallback(refused, options)
     return make_boxed_func(gm.forward)  # type: ignore[no-any-return]
+
+
+def _expect_fallback(refused: str, options: Options) -> None:
+    """Tell that PyTorch runs a graph, and why; an error where the options forbid it."""
+    if not options.fallback:
+        raise OpNotImplemented(f"a graph cannot run compiled: {refused}")
+    warnings.warn(f"a graph runs as PyTorch runs it: {refused}", stacklevel=4)
 
 
 def _gives_open_views() -> bool:
@@ -409,14 +459,20 @@ def _gives_open_views() -> bool:
     return False
 
 
-def _compile_functional(gm: Any, example_inputs: Tensors, *, options: Options) -> Graph:
-    """A forward or backward graph; the inputs that it is made with have shapes and no data."""
+def _compile_functional(
+    gm: Any, example_inputs: Tensors, *, options: Options, orders: Aliases = ()
+) -> Graph:
+    """A forward or backward graph; the inputs that it is made with have shapes and no data.
+
+    orders: of those of its results that a user sees, how they lie.
+    """
 
     def compile_for(inputs: Tensors) -> Graph:
         whole = FunctionalGraph(gm, {}, lambda given: given)
-        return _or_parts(
+        made = _or_parts(
             partial(read_fx, gm), inputs, (), gm.forward, options, lambda: whole
         )
+        return with_aliases(made, orders)
 
     def compile_open(inputs: Tensors) -> Graph | None:
         return _open_program(read_fx(gm), inputs, (), options)

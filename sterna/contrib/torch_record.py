@@ -1,17 +1,21 @@
 """Graphs of torch.compile recorded as ATen operators, without what torch.export checks."""
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 import torch
 from torch._guards import tracing
 from torch._ops import HigherOrderOperator
 from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sterna.contrib.torch_aliases import Aliases, find_aliases
 from sterna.frontend.torch.program import Program
 from sterna.frontend.torch.read_exported import read_recorded_fx
+from sterna.support.errors import InternalError, OpNotImplemented
+
+T = TypeVar("T")
 
 
 class UnderAutocast(torch.nn.Module):  # type: ignore[misc]
@@ -29,6 +33,20 @@ class UnderAutocast(torch.nn.Module):  # type: ignore[misc]
 def with_autocast(gm: Any) -> Any:
     """The graph as torch.export records it: what is said outside of a graph is no part of it."""
     return UnderAutocast(gm) if torch.is_autocast_enabled("cpu") else gm
+
+
+class NotRecorded(Exception):
+    """A graph that torch.export does not record."""
+
+
+def by_torch(read: Callable[[], T]) -> T:
+    """What a reader gives of an exported program, where PyTorch's passes are able to make one."""
+    try:
+        return read()
+    except (NotRecorded, OpNotImplemented, InternalError, GuardOnDataDependentSymNode):
+        raise
+    except Exception as error:
+        raise NotRecorded(str(error)) from error
 
 
 def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
@@ -55,9 +73,10 @@ def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
     with tracing(None), torch.no_grad(), torch.fx.traceback.preserve_node_meta():
         fakes = [mode.from_tensor(each, static_shapes=True) for each in inputs]
         try:
-            made = make_fx(run, tracing_mode="fake", pre_dispatch=True)(*fakes)
-        except RuntimeError:
-            return None  # an extent or a branch that data decides; torch.export says which
+            # "real": these tensors are fake already, and would be made fake again.
+            made = make_fx(run, tracing_mode="real", pre_dispatch=True)(*fakes)
+        except Exception:
+            return None  # what data decides, or transforms; torch.export says which
     program = read_recorded_fx(made)
     return None if program is None else (program, aliases)
 

@@ -17,6 +17,7 @@ from sterna.lowering.graph import Graph
 from sterna.lowering.lower_kernel import scope_of
 from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Call, Function
+from sterna.relay.op import record_of
 from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Scope, deciding
@@ -76,7 +77,7 @@ def build(
             f"ahead-of-time code runs on processors; for the target {wanted.kind.name} build with "
             'the graph executor, Executor("graph")'
         )
-    with workers_ahead(wanted, _calls_in(ir_mod)):
+    with workers_ahead(wanted, _contractions_in(ir_mod)):
         with without_collection(), stage("optimize the graph"), wanted, deciding("graph") as asked:
             mod, _ = optimize(ir_mod, config, params)
         prefix = f"tvmgen_{mod_name}"
@@ -96,11 +97,13 @@ def build(
     )
 
 
-def _calls_in(mod: IRModule | Function) -> int:
-    """How many calls a network has, before any pass."""
+def _contractions_in(mod: IRModule | Function) -> int:
+    """How many different contractions a network has, before any pass."""
     main = mod if isinstance(mod, Function) else mod.functions.get("main")
     inside = post_order(main) if isinstance(main, Function) else []
-    return sum(isinstance(each, Call) for each in inside)
+    calls = [each for each in inside if isinstance(each, Call)]
+    found = [each for each in calls if (r := record_of(each)) is not None and r.macs is not None]
+    return len({(c.op, repr(c.attrs), *[repr(arg._type) for arg in c.args]) for c in found})
 
 
 def _with_decisions(

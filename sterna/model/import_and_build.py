@@ -16,7 +16,7 @@ from sterna.relay.passes.bind_params import bind_params
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
-from sterna.relay.steps import Step
+from sterna.relay.steps import Expect, Step
 from sterna.relay.traverse import not_primitive, post_order
 from sterna.support.memory import give_back_memory
 from sterna.support.progress import StageTimes, stage, watching
@@ -61,8 +61,19 @@ def expect_straight(module: IRModule) -> None:
         kinds = part._type.fields if isinstance(part._type, TupleType) else (part._type,)
         if is_step or any(isinstance(k, TensorType) and not k.is_static for k in kinds):
             at = f" at {part.span}" if part.span else ""
+            if isinstance(part, Expect):
+                raise UndecidedError(_check_refused(part, at))
             what = type(part).__name__ if is_step else repr(part._type)
             raise UndecidedError(f"only a run can decide about a part of the model{at}: {what}")
+
+
+def _check_refused(check: Expect, at: str) -> str:
+    """Why a model with a check of its own has no code without a virtual machine."""
+    return (
+        f"the model checks its numbers in each run{at} ('{check.reason}'), and code without the "
+        "virtual machine cannot end a run with such an error: leave the check (torch._check, "
+        "torch._assert_async, assert, output_size) out of the model before it is exported"
+    )
 
 
 def narrowed(

@@ -213,9 +213,11 @@ class Steps:
         names = ("h", "c")[: len(outs) - 1]
         self.states = [ib.allocate(self.kind, shape, name=name) for name in names]
         self.next = ib.allocate(self.kind, shape, name="next")
+        padded = self.blocks * self.units
         for name, state in zip(STATES, self.states, strict=False):
-            with self._numbers(self.blocks * self.units) as (row, j):
-                state[row, j] = build.const(0, self.kind)
+            if name not in self.operands or self._whole_blocks(self.size) is None:
+                with self._numbers(padded) as (row, j):
+                    state[row, j] = build.const(0, self.kind)
             if name in self.operands:
                 with self._numbers(self.size) as (row, j):
                     given = self.operands[name][(*self._pair(row), j)]
@@ -235,11 +237,23 @@ class Steps:
 
     @contextmanager
     def _numbers(self, extent: Dim) -> Iterator[tuple[Expr, Expr]]:
-        with (
-            self.ib.for_range(0, self.together, name="row", annotations=ROLLED) as row,
-            self.ib.for_range(0, extent, name="j") as j,
-        ):
-            yield row, j
+        """Every number of a state in every sequence, by vectors where the blocks are whole."""
+        blocks = self._whole_blocks(extent)
+        with self.ib.for_range(0, self.together, name="row", annotations=ROLLED) as row:
+            if blocks is None:
+                with self.ib.for_range(0, extent, name="j") as j:
+                    yield row, j
+                return
+            with (
+                self.ib.for_range(0, blocks, name="block", annotations=ROLLED) as block,
+                self.ib.for_range(0, self.units, name="unit", kind="vectorize") as unit,
+            ):
+                yield row, block * self.units + unit
+
+    def _whole_blocks(self, extent: Dim) -> int | None:
+        """How many blocks so many units fill; None where they leave one open."""
+        numbers, units = build.int_value(extent), build.int_value(self.units)
+        return None if not numbers or not units or numbers % units else numbers // units
 
     def _pair(self, row: Expr) -> tuple[Expr, Expr]:
         return by_layout(self.attrs, (build.const(self.direction), self.first + row))

@@ -9,6 +9,7 @@ import pytest
 import sterna
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import load
+from sterna.model import compile_closed
 from sterna.relay.interpreter import interpret
 from tests.support import require_module
 
@@ -288,3 +289,41 @@ def test_torch_compile_checks_too() -> None:
     torch.testing.assert_close(fast(x, times), repeated(x, times))
     with pytest.raises(ValueError, match="come to 6 elements, and output_size is 5"):
         fast(x, torch.tensor([1, 2, 3]))
+
+
+def test_equal_repeats_may_say_their_size() -> None:
+    def repeated(x: Any) -> Any:
+        return torch.repeat_interleave(x, 2, dim=0, output_size=6) + 1
+
+    x = torch.randn(3, 2)
+    model: Any = sterna.compile(Wrapped(repeated), (x,), opt_level=0)
+    np.testing.assert_allclose(model(x.numpy()), repeated(x).numpy())
+
+
+def test_known_repeats_that_do_not_fit_are_told_with_their_numbers() -> None:
+    def repeated(x: Any) -> Any:
+        return torch.repeat_interleave(x, torch.tensor([1, 2, 3]), dim=0, output_size=7)
+
+    fast = torch.compile(repeated, backend="sterna")
+    with pytest.raises(Exception, match="come to 6 elements, and output_size is 7"):
+        fast(torch.randn(3, 2))
+
+
+def test_checks_of_a_run_are_named_where_no_machine_runs_them() -> None:
+    def checked(x: Any) -> Any:
+        torch._assert_async((x >= 0).all(), "a number is below 0")
+        return x * 2
+
+    exported = torch.export.export(Wrapped(checked), (torch.ones(3),))
+    with pytest.raises(ValueError, match=r"checks its numbers .*'a number is below 0'.*leave the"):
+        compile_closed(exported)
+
+
+def test_no_numbers_are_counted_as_integers() -> None:
+    def counted(x: Any) -> Any:
+        return torch.bincount(x, torch.ones(0), minlength=3)
+
+    x = torch.zeros(0, dtype=torch.int64)
+    model: Any = sterna.compile(Wrapped(counted), (x,), opt_level=0)
+    made = model(x.numpy())
+    assert made.dtype == np.int64 and made.tolist() == counted(x).tolist()

@@ -1,5 +1,6 @@
 """FuseOps: which operators become one kernel."""
 
+import json
 from typing import Any
 
 import numpy as np
@@ -198,3 +199,25 @@ def test_narrow_numbers_lie_between_kernels_where_memory_is_scarce() -> None:
                   for body in bodies]
         assert [*conv, *ends] in inside
         assert len(inside) == 2 and sum(map(len, inside)) == 11
+
+
+def test_a_kernel_reads_one_field_of_what_another_gives() -> None:
+    x = relay.var("x", shape=(4, 6))
+    parts = relay.split(x, 2, axis=1)
+    made = relay.Tuple(tuple(relay.nn.softmax(relay.exp(parts[n])) for n in range(2)))
+    func = relay.Function((x,), made)
+    fused = fuse_ops(func)
+    assert_same_values(run(fused), run(func), 0)
+    calls = [e for e in _in_order(fused.body) if isinstance(e, relay.Call)]
+    assert all(len(call.args) == 1 for call in calls)
+
+
+def test_views_of_fields_are_no_kernels() -> None:
+    data, weights = relay.var("x", shape=(5, 1, 3)), relay.var("w", shape=(1, 16, 3))
+    recurrence = relay.var("r", shape=(1, 16, 4))
+    network = relay.nn.lstm(data, weights, recurrence)
+    func = relay.Function((data, weights, recurrence), relay.reshape(network[0], (5, 4)))
+    factory = relay.build(tvm.IRModule.from_expr(func), target="llvm")
+    names = {node["attrs"]["func_name"] for node in json.loads(factory.graph_json)["nodes"]
+             if node["op"] != "null"}
+    assert "__nop" in names and not any(name.endswith("fused_reshape") for name in names)

@@ -1,6 +1,6 @@
 """Checks in a run: what programs assume of numbers that data decides."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from sterna.arith import Analyzer
@@ -37,10 +37,21 @@ def expected(value: RelayExpr, holds: Truth, reason: str, *numbers: Number) -> R
     if not isinstance(holds, RelayExpr):
         if holds:
             return value
-        raise ValueError(reason)
+        raise ValueError(_filled(reason, numbers))
     told = [reshape(_scalar(each), (1,)) for each in numbers[: Expect.MOST_NUMBERS]]
     vector = constant([], "int64") if not told else call("concatenate", told, axis=0)
     return Expect(value, cast(reshape(holds, ()), "bool"), vector, reason)
+
+
+def _filled(reason: str, numbers: Sequence[Number]) -> str:
+    """A reason with its numbers, as far as they are known before a run."""
+    for number in numbers:
+        if isinstance(number, Constant):
+            known = str(to_numpy(number.data).item())
+        else:
+            known = "?" if isinstance(number, RelayExpr) else str(number)
+        reason = reason.replace("#", known, 1)
+    return reason
 
 
 def expect_equal(value: RelayExpr, have: Number, want: Number, reason: str) -> RelayExpr:

@@ -159,8 +159,8 @@ def bincount(
     kind = "int64"
     if weights is not None:
         kind = "float32" if dtype_of(weights) == "float32" else "float64"
-    if is_same(total(dims_of(x)), 0):
-        return constant(np.zeros(minlength), kind)
+    if is_same(total(dims_of(x)), 0):  # PyTorch looks at no weights then
+        return constant(np.zeros(minlength), "int64")
     numbers = cast(x, "int64")
     largest = call("add", call("max", numbers), constant(1, "int64"))
     count = call("maximum", largest, constant(minlength, "int64"))
@@ -172,6 +172,9 @@ def bincount(
         "scatter_elements", call("full", constant(0, kind), (told(count),), dtype=kind), numbers,
         expand(added, dims_of(x)), axis=0, reduction="add",
     )
+
+
+_WRONG_SIZE = "repeat_interleave: the repeats come to # elements, and output_size is #"
 
 
 @aten("repeat_interleave.Tensor")
@@ -194,10 +197,7 @@ def _places_before(
             ends, call("greater_equal", least, constant(0, "int64")),
             "repeat_interleave: repeats hold #, which is below 0", least,
         )
-        ends = expect_equal(
-            ends, last, output_size,
-            "repeat_interleave: the repeats come to # elements, and output_size is #",
-        )
+        ends = expect_equal(ends, last, output_size, _WRONG_SIZE)
     else:
         number = counted(told(
             call("where", call("less", least, constant(0, "int64")), least, last)
@@ -218,3 +218,16 @@ def repeat_interleave_by(
     ends = call("cumsum", cast(times, "int64"), axis=0)
     places = _places_before(times, ends, output_size)
     return call("take", lines, places, axis=at, mode="clip")
+
+
+@aten("repeat_interleave.self_int")
+def repeat_interleave(
+    x: RelayExpr, repeats: int, dim: int | None = None, output_size: Extent | None = None
+) -> RelayExpr:
+    """Slices one after the other, all equally often."""
+    lines = ravel(x) if dim is None else x
+    at = 0 if dim is None else axis_of(dim, rank_of(x))
+    made = call("repeat", lines, repeats, axis=at)
+    return made if output_size is None else expect_equal(
+        made, dims_of(made)[at], output_size, _WRONG_SIZE
+    )

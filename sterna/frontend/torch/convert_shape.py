@@ -506,9 +506,3 @@ def repeat(x: RelayExpr, repeats: Sequence[int]) -> RelayExpr:
 @aten("tile")
 def tile(x: RelayExpr, dims: Sequence[int]) -> RelayExpr:
     return repeat(x, [1] * (rank_of(x) - len(dims)) + list(dims))
-
-
-@aten("repeat_interleave.self_int")
-def repeat_interleave(x: RelayExpr, repeats: int, dim: int | None = None) -> RelayExpr:
-    data, axis = (ravel(x), 0) if dim is None else (x, axis_of(dim, rank_of(x)))
-    return call("repeat", data, repeats, axis=axis)

@@ -472,6 +472,11 @@ class _Body:
 
     def add(self, expr: RelayExpr) -> RelayExpr:
         """Take an expression in; operands from outside become parameters."""
+        if isinstance(expr, TupleGetItem) and self._is_outside(expr.tuple_value):
+            # A parameter for this field alone: others would be other kernels, and views copies.
+            field = TupleGetItem(self.outer[id(expr.tuple_value)], expr.index)
+            self.inner[id(expr)] = self._param(field, expr.checked_type)
+            return self.inner[id(expr)]
         for operand in expr.operands():  # type: ignore[attr-defined]
             self._operand(operand)
         made = rebuild(expr, self.inner)
@@ -480,6 +485,10 @@ class _Body:
             made = self._own_parameters(made)
         self.inner[id(expr)] = made
         return made
+
+    def _is_outside(self, operand: RelayExpr) -> bool:
+        """Whether an operand is what another kernel, or the caller, gives."""
+        return id(operand) not in self.inner and not isinstance(operand, Tuple)
 
     def _own_parameters(self, call: Call) -> Call:
         """An anchor that reads one array twice has a parameter for each: it packs one of them."""
