@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1120,
     "micro": 3600,
     "model": 3880,
-    "op": 30610,
+    "op": 30620,
     "quantization": 2260,
     "relay": 12450,
     "rpc": 5090,
