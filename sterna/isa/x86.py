@@ -82,6 +82,7 @@ X86 = InstructionSet(
     smt=SharedCore(issue_width=3, loop_overhead=1, l2_vector_cycles=2),
     fused_multiply_add=(Capability(("fma",)),),
     fma_contraction=(Capability(("fma",)),),
+    rounding_conversion=(Capability(("sse2",)),),
     wide_conversion=(Capability(("avx512dq", "avx512vl")),),
     fp16_arithmetic=(Capability(("avx512fp16", "avx512vl")),),
     bf16_rounding=(Capability(("avx512bf16",)),),
