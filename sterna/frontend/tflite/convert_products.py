@@ -2,13 +2,20 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
+from sterna.frontend.calls import call, constant, dtype_of, rank_of, reshape
 from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
-from sterna.frontend.tflite.dynamic_range import by_range, dense_of_blocks, scaled_sums, signed
+from sterna.frontend.tflite.dynamic_range import (
+    dense_of_blocks,
+    distances,
+    ranged_for,
+    scaled_sums,
+    signed,
+)
 from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import Node, converter
 from sterna.frontend.tflite.schema import Quantization
@@ -90,19 +97,34 @@ def _convolution(
 
 
 def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExpr:
-    """The convolution of floats, by the range of each image where weights are whole numbers."""
+    """The convolution of floats, by the range of each image where weights are whole numbers.
+
+    LiteRT takes products of pixels for rows of a fully connected layer, each with its own range,
+    and one scale for weights of uint8.
+    """
     if not node.is_quantized(1):
         return call("nn.conv2d", node[0], weight, **attrs)
-    ranged, scheme, weight = by_range(node[0]), node.quantization(1), signed(weight)
+    if node.dtype(1) == "int8" and _is_of_pixels(attrs):
+        units, depth = attrs["channels"], node.shape()[3]
+        rows = _dense_of_floats(node, reshape(node[0], (-1, depth)),
+                                reshape(node[1], (units, depth)), units)
+        return reshape(rows, (*node.shape()[:3], units))
+    ranged, scheme, weight = ranged_for(node, node[0]), node.quantization(1), signed(weight)
+    if node.dtype(1) == "uint8":
+        scheme = replace(scheme, scale=scheme.scale[:1], zero=scheme.zero[:1])
     if node.shape()[0] == 1:
         one = constant(1, "float32")
         zero = reshape(ranged.zero, ())
         sums = call("qnn.conv2d", ranged.data, weight, zero, constant(0, "int32"), one, one,
                     **attrs)
     else:
-        difference = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
-        sums = call("nn.conv2d", difference, weight, out_dtype="int32", **attrs)
+        sums = call("nn.conv2d", distances(ranged), weight, out_dtype="int32", **attrs)
     return scaled_sums(sums, ranged.scale, scheme)
+
+
+def _is_of_pixels(attrs: dict[str, Any]) -> bool:
+    ones = (1, 1)
+    return bool(attrs["kernel_size"] == attrs["strides"] == ones and attrs["groups"] == 1)
 
 
 def zeros_and_scales(node: Node) -> tuple[RelayExpr, ...]:
@@ -138,15 +160,17 @@ def from_sums(node: Node, sums: RelayExpr) -> RelayExpr:
     return held(node, made, out, dtype)
 
 
-def _dense_of_floats(node: Node, rows: RelayExpr, units: int) -> RelayExpr:
+def _dense_of_floats(
+    node: Node, rows: RelayExpr, weight: RelayExpr, units: int
+) -> RelayExpr:
     """Rows of floats by weights, each by its range where these are whole numbers."""
     if not node.is_quantized(1):
-        return call("nn.dense", rows, node[1], units=units)
+        return call("nn.dense", rows, weight, units=units)
     blocks = node.block_scales(1)
     if blocks is not None:
-        return dense_of_blocks(rows, node[1], *blocks)
-    ranged, one = by_range(rows), constant(1, "float32")
-    sums = call("qnn.dense", ranged.data, signed(node[1]), reshape(ranged.zero, (-1,)),
+        return dense_of_blocks(rows, weight, *blocks)
+    ranged, one = ranged_for(node, rows), constant(1, "float32")
+    sums = call("qnn.dense", ranged.data, signed(weight), reshape(ranged.zero, (-1,)),
                 constant(0, "int32"), one, one, units=units)
     return scaled_sums(sums, ranged.scale, node.quantization(1))
 
@@ -161,7 +185,7 @@ def fully_connected(node: Node) -> RelayExpr:
         raise ValueError(f"{math.prod(extents)} elements are no rows of {depth}")
     rows = reshape(node[0], (-1, depth))
     if dtype_of(node[0]) == "float32":
-        made = activated(node, with_bias(node, _dense_of_floats(node, rows, units)))
+        made = activated(node, with_bias(node, _dense_of_floats(node, rows, node[1], units)))
     else:
         sums = call("qnn.dense", rows, node[1], *zeros_and_scales(node), units=units,
                     out_dtype=sum_type(node))
