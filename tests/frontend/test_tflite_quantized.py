@@ -438,6 +438,9 @@ def test_logarithms_of_softmax(dtype: str) -> None:
     end = int(np.iinfo(dtype).max)
     data = one_operator("LOG_SOFTMAX", [quantised(dtype, x.shape, 0.08, 3)],
                         [T(x.shape, dtype, scale=16 / 256, zero=end)], ("LogSoftmaxOptions", {}))
+    if dtype == "int8":
+        check(data, x)
+        return
     check(data, x, rules=("xnnpack",))
     with pytest.raises(OpNotImplemented, match="by the rule of microcontrollers"):
         run_imported(data, x, rounding="tflm")

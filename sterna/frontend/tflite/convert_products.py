@@ -8,7 +8,13 @@ from typing import Any
 import numpy as np
 
 from sterna.frontend.calls import call, constant, dtype_of, rank_of, reshape
-from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
+from sterna.frontend.tflite.arithmetic import (
+    activated,
+    held,
+    product_ratio,
+    rescaled,
+    upward_twice,
+)
 from sterna.frontend.tflite.dynamic_range import (
     dense_of_blocks,
     distances,
@@ -17,7 +23,7 @@ from sterna.frontend.tflite.dynamic_range import (
     signed,
 )
 from sterna.frontend.tflite.narrow_floats import in_float32
-from sterna.frontend.tflite.node import Node, converter
+from sterna.frontend.tflite.node import TFLM, Node, converter
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.expr import RelayExpr
 
@@ -93,7 +99,41 @@ def _convolution(
         return activated(node, with_bias(node, made))
     sums = call("qnn.conv2d", node[0], weight, *zeros_and_scales(node), out_dtype=sum_type(node),
                 **attrs)
+    if node.kind == "DEPTHWISE_CONV_2D" and not _is_quick_depthwise(node):
+        return _from_depthwise_sums(node, sums, channels)
     return from_sums(node, sums)
+
+
+def _is_quick_depthwise(node: Node) -> bool:
+    """Whether XNNPACK has a kernel: not for 4 bits, nor for bytes whose one scale has an axis."""
+    if node.dtype(1) == "int4":
+        return False
+    return node.dtype(1) != "uint8" or node.quantization(1).axis == 0
+
+
+def _from_depthwise_sums(node: Node, sums: RelayExpr, channels: int) -> RelayExpr:
+    """What LiteRT's own kernel makes of sums, where there is none of XNNPACK: it rounds twice.
+
+    Vectors of eight channels are rounded upward where weights are of 4 bits.
+    """
+    whole = channels - channels % 8
+    if node.rounding == TFLM or node.dtype(1) == "uint8" or not whole:
+        return from_sums(node, sums, twice=True)
+    out, dtype = node.result_quantization(), node.result_dtype()
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, twice=True)
+    ratios = np.broadcast_to(ratio.reshape(-1), (channels,))
+    biased = with_bias(node, sums)
+    made = [upward_twice(_channels(biased, 0, whole), ratios[:whole], out, dtype)]
+    if whole < channels:
+        rest = _channels(biased, whole, channels)
+        made.append(rescaled(node, rest, ratios[whole:], out, dtype, rank_of(sums) - 1, twice=True))
+    joined = made[0] if len(made) == 1 else call("concatenate", made, axis=-1)
+    return held(node, joined, out, dtype)
+
+
+def _channels(data: RelayExpr, first: int, last: int) -> RelayExpr:
+    axis = rank_of(data) - 1
+    return call("strided_slice", data, begin=(first,), end=(last,), axes=(axis,))
 
 
 def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExpr:
@@ -151,12 +191,12 @@ def with_bias(node: Node, made: RelayExpr) -> RelayExpr:
     return call("nn.bias_add", made, node[2], axis=rank_of(made) - 1)
 
 
-def from_sums(node: Node, sums: RelayExpr) -> RelayExpr:
+def from_sums(node: Node, sums: RelayExpr, twice: bool = False) -> RelayExpr:
     """The result of a product from its sums: the bias, the scale of the result, its bounds."""
     out, dtype = node.result_quantization(), node.result_dtype()
-    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, twice)
     axis = rank_of(sums) - 1
-    made = rescaled(node, with_bias(node, sums), ratio, out, dtype, axis)
+    made = rescaled(node, with_bias(node, sums), ratio, out, dtype, axis, twice)
     return held(node, made, out, dtype)
 
 
