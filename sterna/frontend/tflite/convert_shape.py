@@ -18,7 +18,7 @@ from sterna.frontend.calls import (
 )
 from sterna.frontend.tflite.arithmetic import activated, held
 from sterna.frontend.tflite.node import Node, converter, single
-from sterna.frontend.tflite.requantize import like_result
+from sterna.frontend.tflite.requantize import all_bytes, by_table, like_result, saturated
 from sterna.frontend.tflite.schema import TYPES
 from sterna.relay.expr import RelayExpr
 
@@ -63,7 +63,7 @@ def concatenation(node: Node) -> RelayExpr:
     """Of bytes: under the scale of the result; of 16 bits: as they are."""
     given = node.operands()
     if node.result_dtype() in ("int8", "uint8") and node.results_as[0].quantization:
-        given = [like_result(node, place, fine=True) for place in range(len(given))]
+        given = [_joined_part(node, place) for place in range(len(given))]
     axis = axis_below(int(node.attr("axis")), rank_of(given[0]))
     made = given[0] if len(given) == 1 else call("concatenate", given, axis=axis)
     if node.attr("activation"):
@@ -71,6 +71,18 @@ def concatenation(node: Node) -> RelayExpr:
             return activated(node, made)
         return held(node, made, node.result_quantization(), node.result_dtype())
     return made
+
+
+def _joined_part(node: Node, place: int) -> RelayExpr:
+    """Bytes under the scale of the result; those without a sign by a float, halves to even."""
+    have, want = node.quantization(place), node.result_quantization()
+    is_same = np.array_equal(have.scale, want.scale) and np.array_equal(have.zero, want.zero)
+    if is_same or node.dtype(place) != "uint8":
+        return like_result(node, place, fine=True)
+    (scale, zero), (out_scale, out_zero) = (single(one, "its data") for one in (have, want))
+    steps = (all_bytes("uint8") - zero).astype(np.float32) * (scale / out_scale)
+    whole = np.rint(steps).astype(np.int64) + out_zero
+    return by_table(node[place], saturated(whole, "uint8"))
 
 
 @converter("PACK")
