@@ -60,3 +60,16 @@ def test_transposed_windows_that_steps_pass_over(kernel: tuple[int, int]) -> Non
     ], [T(result, "int8", scale=0.21, zero=-9)],
         ("TransposeConvOptions", {"padding": 0, "strideH": 2, "strideW": 2}))
     np.testing.assert_array_equal(run_imported(model, x)[0], run_litert(model, x)[0])
+
+
+@pytest.mark.parametrize(("scale", "alpha"), [(0.3, 0.01), (0.001, 0.2), (60.0, 0.1), (0.05, 0.3)])
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_factors_that_are_too_small_or_large_for_quick_kernels(
+    dtype: str, scale: float, alpha: float
+) -> None:
+    ends = np.iinfo(dtype)
+    x = np.arange(ends.min, ends.max + 1).astype(dtype).reshape(1, 256)
+    for kind, options in (("LEAKY_RELU", ("LeakyReluOptions", {"alpha": alpha})), ("QUANTIZE", None)):
+        model = one_operator(kind, [T(x.shape, dtype, scale=scale, zero=int(ends.min) + 90)],
+                             [T(x.shape, dtype, scale=0.41, zero=int(ends.min) + 100)], options)
+        np.testing.assert_array_equal(run_imported(model, x)[0], run_litert(model, x)[0])

@@ -16,7 +16,7 @@ from sterna.frontend.calls import (
     rank_of,
     reshape,
 )
-from sterna.frontend.tflite.arithmetic import activated, held
+from sterna.frontend.tflite.arithmetic import activated, held, rounded
 from sterna.frontend.tflite.node import Node, converter, single
 from sterna.frontend.tflite.requantize import all_bytes, by_table, like_result, saturated
 from sterna.frontend.tflite.schema import TYPES
@@ -74,14 +74,16 @@ def concatenation(node: Node) -> RelayExpr:
 
 
 def _joined_part(node: Node, place: int) -> RelayExpr:
-    """Bytes under the scale of the result; those without a sign by a float, halves to even."""
+    """Bytes under the scale of the result; those without a sign by a float, halves away from zero."""
     have, want = node.quantization(place), node.result_quantization()
     is_same = np.array_equal(have.scale, want.scale) and np.array_equal(have.zero, want.zero)
     if is_same or node.dtype(place) != "uint8":
         return like_result(node, place, fine=True)
     (scale, zero), (out_scale, out_zero) = (single(one, "its data") for one in (have, want))
-    steps = (all_bytes("uint8") - zero).astype(np.float32) * (scale / out_scale)
-    whole = np.rint(steps).astype(np.int64) + out_zero
+    factor = scale * (np.float32(1) / out_scale)
+    start = np.float64(np.float32(-zero) * factor)
+    steps = (all_bytes("uint8") * np.float64(factor) + start).astype(np.float32)  # rounded once
+    whole = np.array([rounded(float(one)) for one in steps]) + out_zero
     return by_table(node[place], saturated(whole, "uint8"))
 
 
