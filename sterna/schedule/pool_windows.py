@@ -69,11 +69,12 @@ def _is_along_channels(stage: Stage) -> bool:
         return False
     last, body = op.axis[-1], op.body[0]
     assert isinstance(body, Reduce)
-    extents = [extent_of(axis) for axis in (last, *op.reduce_axis)]
-    if None in extents or extents[0] < LEAST_WINDOWS:
+    if any(extent_of(axis) is None for axis in (last, *op.reduce_axis)):
+        return False
+    if extents_of([last])[0] < LEAST_WINDOWS:
         return False
     reads = [load.indices[-1] for load in loads_of(body) if load.indices]
-    is_small = math.prod(extents[1:]) <= MOST_UNROLLED
+    is_small = math.prod(extents_of(op.reduce_axis)) <= MOST_UNROLLED
     return is_small and bool(reads) and all(index is last.var for index in reads)
 
 

@@ -25,7 +25,8 @@ def depthwise(dtype: str, weights: str, axis: int, seed: int) -> tuple[bytes, Ar
     bias = constant(rng.integers(-900, 900, 21).astype("int32"), scale=scale * own)
     model = one_operator(
         "DEPTHWISE_CONV_2D", [T((1, 9, 8, 7), dtype, scale=scale, zero=zero), weight, bias],
-        [T((1, 8, 6, 21), dtype, scale=0.05 if weights == "int4" else 0.9, zero=int(ends.min) + 100)],
+        [T((1, 8, 6, 21), dtype, scale=0.05 if weights == "int4" else 0.9,
+           zero=int(ends.min) + 100)],
         ("DepthwiseConv2DOptions", {"padding": 1, "strideH": 1, "strideW": 1,
                                     "depthMultiplier": 3}))
     return model, rng.integers(ends.min, ends.max + 1, (1, 9, 8, 7)).astype(dtype)
@@ -69,7 +70,8 @@ def test_factors_that_are_too_small_or_large_for_quick_kernels(
 ) -> None:
     ends = np.iinfo(dtype)
     x = np.arange(ends.min, ends.max + 1).astype(dtype).reshape(1, 256)
-    for kind, options in (("LEAKY_RELU", ("LeakyReluOptions", {"alpha": alpha})), ("QUANTIZE", None)):
+    slope = ("LeakyReluOptions", {"alpha": alpha})
+    for kind, options in (("LEAKY_RELU", slope), ("QUANTIZE", None)):
         model = one_operator(kind, [T(x.shape, dtype, scale=scale, zero=int(ends.min) + 90)],
                              [T(x.shape, dtype, scale=0.41, zero=int(ends.min) + 100)], options)
         np.testing.assert_array_equal(run_imported(model, x)[0], run_litert(model, x)[0])

@@ -215,7 +215,7 @@ def test_windows_of_channels_that_fill_no_vector(channels: int, kind: str) -> No
         data = relay.var("x", shape=x.shape, dtype=dtype)
         made = getattr(relay.nn, f"{kind}_pool2d")(data, **attrs)
         for last in (made, relay.nn.relu(relay.add(made, relay.const(3, dtype)))):
-            func = relay.Function([data], last)
+            func = relay.Function((data,), last)
             run = relay.create_executor("graph", tvm.IRModule.from_expr(func)).evaluate()
             np.testing.assert_allclose(run(x).numpy(), interpret(func, x), rtol=1e-6)
 
@@ -229,7 +229,7 @@ def test_floats_are_pooled_before_they_become_bytes() -> None:
     shifted = relay.nn.relu(relay.nn.bias_add(data, relay.const(bias)))
     bytes_ = relay.qnn.op.quantize(shifted, scale, zero, out_dtype="uint8")
     for strides, is_first in (((2, 2), True), ((1, 1), False)):
-        func = relay.Function([data], relay.nn.max_pool2d(bytes_, (3, 3), strides, padding=(1, 1)))
+        func = relay.Function((data,), relay.nn.max_pool2d(bytes_, (3, 3), strides, padding=(1, 1)))
         mod = relay.transform.InferType()(tvm.IRModule.from_expr(func))
         made = relay.transform.SimplifyExpr()(mod)["main"]
         assert (made.body.op.name == "qnn.quantize") is is_first

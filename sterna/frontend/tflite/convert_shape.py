@@ -74,7 +74,7 @@ def concatenation(node: Node) -> RelayExpr:
 
 
 def _joined_part(node: Node, place: int) -> RelayExpr:
-    """Bytes under the scale of the result; those without a sign by a float, halves away from zero."""
+    """Bytes under the scale of the result; uint8 by a float, halves away from zero."""
     have, want = node.quantization(place), node.result_quantization()
     is_same = np.array_equal(have.scale, want.scale) and np.array_equal(have.zero, want.zero)
     if is_same or node.dtype(place) != "uint8":

@@ -64,7 +64,7 @@ def _fused(whole: RelayExpr, factor: np.float32, added: RelayExpr) -> RelayExpr:
 
 
 def _by_fixed_point(node: Node) -> RelayExpr:
-    """Differences and the logarithm of the sum with 26 bits of fraction, rounded to those of a byte.
+    """Differences and the logarithm of the sum with 26 bits of fraction, rounded to a byte's.
 
     Differences that a result has no room for are its lowest number.
     """

@@ -20,7 +20,7 @@ from sterna.op.checks import map_dims, of_kind, tensor
 from sterna.op.integer_rules import carried
 from sterna.op.largest import largest, lowest
 from sterna.op.nn._pool_axes import axis_by_axis
-from sterna.op.nn._pool_first import pool_first
+from sterna.op.nn._pool_quantize import pool_first
 from sterna.op.windows import (
     SPATIAL,
     Padding,

@@ -70,8 +70,9 @@ def _is_bias_of_channels(data: RelayExpr, pool: Call) -> bool:
     if not is_call_of(data, "nn.bias_add"):
         return False
     assert isinstance(data, Call)
-    kind, attrs, layout = infer(data), data.attrs, pool.attrs.layout  # type: ignore[attr-defined]
+    attrs: Any = data.attrs
+    moved: Any = pool.attrs
+    kind = infer(data)
     assert isinstance(kind, TensorType)
     rank = len(kind.shape)
-    axis = attrs.axis % rank  # type: ignore[attr-defined]
-    return len(layout) == rank and layout[axis] == "C"
+    return len(moved.layout) == rank and bool(moved.layout[attrs.axis % rank] == "C")
