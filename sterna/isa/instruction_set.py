@@ -124,6 +124,8 @@ class InstructionSet:
     """Vectors of int32 become float32, or are rounded back, in more time than additions take."""
     by_element_fma: tuple[Capability, ...] = ()
     """A multiply-add takes one lane of a register for all lanes of another (AArch64's fmla)."""
+    rounding_conversion: tuple[Capability, ...] = ()
+    """Floats that LLVM's rint rounds become int32 in the same instruction (cvtps2dq)."""
     open_conversions: tuple[OpenConversion, ...] = ()
     """The types that vectors of floats become by instructions which know no ends (cvttps2dq)."""
     fp16_arithmetic: tuple[Capability, ...] = ()

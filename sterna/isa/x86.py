@@ -83,6 +83,7 @@ X86 = InstructionSet(
     smt=SharedCore(issue_width=3, loop_overhead=1, l2_vector_cycles=2),
     fused_multiply_add=(Capability(("fma",)),),
     fma_contraction=(Capability(("fma",)),),
+    rounding_conversion=(Capability(("sse2",)),),
     open_conversions=(
         OpenConversion(("sse2",), dtype="int32"),
         OpenConversion(("avx512f", "avx512vl"), dtype="uint32"),

@@ -33,7 +33,7 @@ from sterna.schedule.conv_stages import (
 from sterna.schedule.cost import STREAMED, products_per_cycle
 from sterna.schedule.default import vectorize_result
 from sterna.schedule.depthwise_conv import schedule_depthwise
-from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
+from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile, vectors_of_channels
 from sterna.schedule.gemm import load_together, most_rows, schedule_contraction
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
@@ -124,7 +124,8 @@ def _by_bands(conv: Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
     if conv.sum.is_dot:
         channel, *window = tile.op.reduce_axis
         steps, rows = [*window, channel], [tile.op.axis[2]]
-        add_by_dots(tile, conv.sum, steps, rows, lanes, size.together)
+        pieces = vectors_of_channels(size.columns, lanes, conv.kernel.processor)
+        add_by_dots(tile, conv.sum, steps, rows, pieces, size.together)
         step = channel
     elif chunks is not None:
         made = conv.kernel.schedule[chunks]

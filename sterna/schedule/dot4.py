@@ -83,8 +83,12 @@ def _groups_together(processor: Processor, groups: int) -> int:
 
 
 @cache
-def dot_intrinsic(data: str, weight: str, lanes: int, scope: str) -> TensorIntrin:
-    """A vector of sums, to which four products per lane are added; scope: where the data lies."""
+def dot_intrinsic(data: str, weight: str, pieces: tuple[int, ...], scope: str) -> TensorIntrin:
+    """Vectors of sums, to which four products per lane are added; scope: where the data lies.
+
+    pieces: how many lanes each vector has.
+    """
+    lanes = sum(pieces)
     a = placeholder((GROUP,), data, name="a")
     b = placeholder((lanes, GROUP), weight, name="b")
     k = reduce_axis((0, GROUP), "k")
@@ -99,30 +103,51 @@ def dot_intrinsic(data: str, weight: str, lanes: int, scope: str) -> TensorIntri
 
     def write(ins: Any, outs: Any) -> Any:
         (sums,) = outs
-        kind = f"int32x{lanes}"
         none, more = ir_builder.create(), ir_builder.create()
-        none.emit(sums.vstore(0, build.const(0, DataType(kind))))
-        four = ins[0].vload(0, f"{data}x{GROUP}")
-        every = ins[1].vload((0, 0), f"{weight}x{GROUP * lanes}")
-        more.emit(sums.vstore(0, dot4(sums.vload(0, kind), four, every)))
+        first = 0
+        for width in pieces:
+            kind = f"int32x{width}"
+            none.emit(sums.vstore(first, build.const(0, DataType(kind))))
+            four = ins[0].vload(0, f"{data}x{GROUP}")
+            every = ins[1].vload((first, 0), f"{weight}x{GROUP * width}")
+            more.emit(sums.vstore(first, dot4(sums.vload(first, kind), four, every)))
+            first += width
         return None, none.get(), more.get()
 
     return decl_tensor_intrin(total.op, write, name="dot4", binds=binds)
 
 
+def vectors_of_channels(channels: int, lanes: int, processor: Processor) -> tuple[int, ...]:
+    """The lanes of vectors that fill a tile's channels: whole registers first, halves behind them.
+
+    lanes: those of the vectors that fill them evenly.
+    """
+    whole = processor.lanes(INT32)
+    if lanes >= whole or channels % lanes:
+        return (lanes,)
+    made: list[int] = []
+    while channels:
+        while whole > channels:
+            whole //= 2
+        made.append(whole)
+        channels -= whole
+    return tuple(made)
+
+
 def add_by_dots(
-    tile: Stage, made: SumOfProducts, reduced: list[IterVar], rows: list[IterVar], lanes: int,
-    together: int = 1,
+    tile: Stage, made: SumOfProducts, reduced: list[IterVar], rows: list[IterVar],
+    pieces: tuple[int, ...], together: int = 1,
 ) -> IterVar:
     """Order the loops of a tile in registers and let an instruction do the innermost ones.
 
     reduced: the loops of the sum, that over what lies in groups last; gives the one over groups.
+    pieces: the lanes of the vectors that one step over channels adds to.
     together: groups of a row that one load brings.
     """
     op = tile.op
     data, weight = made.accesses
     groups, four = tile.split(reduced[-1], factor=GROUP)
-    vectors, lane = tile.split(op.axis[-1], factor=lanes)
+    vectors, lane = tile.split(op.axis[-1], factor=sum(pieces))
     others = [axis for axis in op.axis[:-1] if axis not in rows]
     steps = [groups]
     if together > 1:
@@ -133,6 +158,6 @@ def add_by_dots(
     if together > 1:
         hold_in_registers(tile, data.tensor, steps[0])
     scope = "local" if together > 1 else "global"
-    intrinsic = dot_intrinsic(str(data.dtype), str(weight.dtype), lanes, scope)
+    intrinsic = dot_intrinsic(str(data.dtype), str(weight.dtype), pieces, scope)
     tile.tensorize(lane, intrinsic)
     return steps[0]

@@ -18,7 +18,7 @@ from sterna.schedule.default import (
     schedule_elements,
     vectorize_result,
 )
-from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile
+from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile, vectors_of_channels
 from sterna.schedule.few_rows import schedule_dots, schedule_streamed
 from sterna.schedule.free_operand import DOTS, PANELS, STREAMED, FreeOperand, free_operand, way_of
 from sterna.schedule.kernel import Kernel, Processor
@@ -129,9 +129,10 @@ def _sum_of_tile(
     if not made.is_dot:
         read = with_packed_rows(kernel, tile, made, plan.tile) if plan.rows_packed else made
         return tile, tile_sum(schedule, tile, read, plan)
-    lanes = dot_lanes(plan.tile.columns, kernel.processor)
+    columns, processor = plan.tile.columns, kernel.processor
+    pieces = vectors_of_channels(columns, dot_lanes(columns, processor), processor)
     steps = list(op.reduce_axis)
-    return tile, add_by_dots(schedule[tile], made, steps, rows, lanes, plan.tile.together)
+    return tile, add_by_dots(schedule[tile], made, steps, rows, pieces, plan.tile.together)
 
 
 def only_sum(kernel: Kernel) -> ComputeOp | None:

@@ -9,9 +9,9 @@ machine, does without the buffer.
 import math
 
 from sterna.ir.expr import variables_in
-from sterna.schedule.default import loads_of, schedule_default, split_at_borders
+from sterna.schedule.default import loads_of, schedule_default, split_at_borders, vectors_beside
 from sterna.schedule.kernel import Kernel, Processor
-from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of
+from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of, parallelise
 from sterna.te import ComputeOp, IterVar, Stage
 from sterna.te.tensor import Reduce
 
@@ -34,7 +34,11 @@ def schedule_windows(kernel: Kernel) -> None:
     fits = vectors and len(moving) == len(kernel.outputs) == 1
     if not fits or len(result.op.axis) != len(moving[0].op.axis):
         _inline_elements(roots)
-        schedule_default(kernel)
+        by_channel = [stage for stage in roots if _is_along_channels(stage)]
+        if vectors and len(by_channel) == len(kernel.outputs) == 1:
+            _schedule_channels(kernel, result, by_channel[0])
+        else:
+            schedule_default(kernel)
         return
     window = moving[0]
     source = _source_of(window)
@@ -55,6 +59,57 @@ def _moves_along_last(stage: Stage) -> bool:
     steps = {axis.var for axis in op.reduce_axis}
     reads = [variables_in(load.indices[-1]) for load in loads_of(body) if load.indices]
     return bool(reads) and all(last.var in names and steps & set(names) for names in reads)
+
+
+def _is_along_channels(stage: Stage) -> bool:
+    """Whether a small window sees elements that lie side by side along the last axis."""
+    op = stage.op
+    assert isinstance(op, ComputeOp)
+    if not op.reduce_axis or not op.axis or op.num_outputs > 1:
+        return False
+    last, body = op.axis[-1], op.body[0]
+    assert isinstance(body, Reduce)
+    if any(extent_of(axis) is None for axis in (last, *op.reduce_axis)):
+        return False
+    if extents_of([last])[0] < LEAST_WINDOWS:
+        return False
+    reads = [load.indices[-1] for load in loads_of(body) if load.indices]
+    is_small = math.prod(extents_of(op.reduce_axis)) <= MOST_UNROLLED
+    return is_small and bool(reads) and all(index is last.var for index in reads)
+
+
+def _schedule_channels(kernel: Kernel, result: Stage, window: Stage) -> None:
+    """Vectors of channels, each window in registers until what follows it is done.
+
+    Channels that fill no vector are cut into those of a power of two and a rest.
+    """
+    *outer, last = result.op.axis
+    sizes = extents_of(result.op.axis)
+    lanes = kernel.processor.lanes(window.op.output(0).dtype)
+    while lanes > sizes[-1]:
+        lanes //= 2
+    wide, narrow = result.split(last, factor=lanes)
+    pieces = -(-sizes[-1] // lanes)
+    rows, threads = math.prod(sizes[:-1]), kernel.processor.threads
+    beside = vectors_beside(rows, pieces, threads) if sizes[-1] % lanes == 0 else 1
+    wide, vector = result.split(wide, factor=beside)
+    steps = list(window.op.reduce_axis)
+    if window is result:
+        result.reorder(*outer, wide, *steps, vector, narrow)
+    else:
+        window.compute_at(result, wide)
+        *fixed, along = window.op.axis
+        several, along = window.split(along, factor=lanes)
+        window.reorder(*fixed, *steps, several, along)
+        window.unroll(several)
+        window.vectorize(along)
+    result.unroll(vector)
+    result.vectorize(narrow)
+    for step in steps:
+        window.unroll(step)
+    if math.prod(sizes) * math.prod(extents_of(steps)) >= PARALLEL_ELEMENTS:
+        parallelise(result, [*outer, wide], [*sizes[:-1], pieces // beside])
+    split_at_borders(result)
 
 
 def _inline_elements(stages: list[Stage]) -> None:

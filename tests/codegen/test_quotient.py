@@ -9,6 +9,7 @@ import sterna as tvm
 from sterna import te
 from sterna.codegen.llvm.quotient import fused, reciprocal, without_division
 from sterna.ir.expr import Call
+from sterna.isa.instruction_set import Instructions
 from sterna.support.dtype import DataType
 
 
@@ -62,3 +63,14 @@ def test_an_offset_that_is_no_zero_point_keeps_the_division() -> None:
         total = te.nearbyint(x / scale) + tvm.tir.const(offset, "float32")
         quick = without_division(Call(DataType("int8"), "saturate", (total,)))
         assert (quick is not None) == is_quick
+
+
+@pytest.mark.parametrize("kind,zero", [("int8", -128), ("int8", 3), ("uint8", 0), ("uint8", 255)])
+def test_conversions_round_what_is_held_within_bytes(
+    kind: str, zero: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    provides = Instructions.provides
+    own = {"rounding_conversion": True, "slow_conversions": False}
+    monkeypatch.setattr(
+        Instructions, "provides", lambda self, name: own.get(name, provides(self, name)))
+    test_compiled_quotients_are_those_of_a_division(kind, zero)

@@ -184,12 +184,13 @@ def test_other_functions_of_two() -> None:
 
 
 def test_bytes_of_two_scales_are_joined_under_one() -> None:
-    data = one_operator(
-        "CONCATENATION",
-        [quantised("uint8", (1, 256), 0.05, 3), quantised("uint8", (1, 256), 0.031, -7)],
-        [quantised("uint8", (2, 256), 0.06, 3)], ("ConcatenationOptions", {"axis": 0}),
-    )
-    check(data, EVERY.reshape(1, 256), EVERY.reshape(1, 256))
+    for first, second in ((0.05, 0.031), (0.006, 0.7)):
+        data = one_operator(
+            "CONCATENATION",
+            [quantised("uint8", (1, 256), first, 3), quantised("uint8", (1, 256), second, -7)],
+            [quantised("uint8", (2, 256), 0.06, 3)], ("ConcatenationOptions", {"axis": 0}),
+        )
+        check(data, EVERY.reshape(1, 256), EVERY.reshape(1, 256))
 
 
 # ---- reductions and windows ----
@@ -438,6 +439,9 @@ def test_logarithms_of_softmax(dtype: str) -> None:
     end = int(np.iinfo(dtype).max)
     data = one_operator("LOG_SOFTMAX", [quantised(dtype, x.shape, 0.08, 3)],
                         [T(x.shape, dtype, scale=16 / 256, zero=end)], ("LogSoftmaxOptions", {}))
+    if dtype == "int8":
+        check(data, x)
+        return
     check(data, x, rules=("xnnpack",))
     with pytest.raises(OpNotImplemented, match="by the rule of microcontrollers"):
         run_imported(data, x, rounding="tflm")

@@ -243,3 +243,34 @@ def test_a_window_as_large_as_the_image_stays_whole() -> None:
     module = tvm.IRModule.from_expr(relay.nn.avg_pool2d(x, pool_size=(7, 7), strides=(1, 1)))
     made = relay.transform.InferType()(module)
     assert str(relay.transform.Legalize(tvm.target.Target("llvm"))(made)).count("_pool") == 1
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("channels", [4, 7, 24, 40, 64])
+def test_windows_of_channels_that_fill_no_vector(channels: int, kind: str) -> None:
+    rng = np.random.default_rng(channels)
+    for dtype in ("float32", "uint8"):
+        x = rng.integers(0, 256, (2, 9, 8, channels)).astype(dtype)
+        attrs = {"pool_size": (3, 2), "strides": (2, 1), "padding": (1, 0), "layout": "NHWC"}
+        data = relay.var("x", shape=x.shape, dtype=dtype)
+        made = getattr(relay.nn, f"{kind}_pool2d")(data, **attrs)
+        for last in (made, relay.nn.relu(relay.add(made, relay.const(3, dtype)))):
+            func = relay.Function((data,), last)
+            run = relay.create_executor("graph", tvm.IRModule.from_expr(func)).evaluate()
+            np.testing.assert_allclose(run(x).numpy(), interpret(func, x), rtol=1e-6)
+
+
+def test_floats_are_pooled_before_they_become_bytes() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.normal(0, 2, (1, 8, 12, 12)).astype("float32")
+    bias = rng.normal(0, 1, 8).astype("float32")
+    data = relay.var("x", shape=x.shape)
+    scale, zero = relay.const(0.013, "float32"), relay.const(5, "uint8")
+    shifted = relay.nn.relu(relay.nn.bias_add(data, relay.const(bias)))
+    bytes_ = relay.qnn.op.quantize(shifted, scale, zero, out_dtype="uint8")
+    for strides, is_first in (((2, 2), True), ((1, 1), False)):
+        func = relay.Function((data,), relay.nn.max_pool2d(bytes_, (3, 3), strides, padding=(1, 1)))
+        mod = relay.transform.InferType()(tvm.IRModule.from_expr(func))
+        made = relay.transform.SimplifyExpr()(mod)["main"]
+        assert (made.body.op.name == "qnn.quantize") is is_first
+        np.testing.assert_array_equal(interpret(made, x), interpret(func, x))

@@ -8,6 +8,8 @@ from sterna import relay
 from sterna.op.tensor.join import MOST_PARTS
 from sterna.relay import transform
 from sterna.relay.arrays import to_numpy
+from sterna.relay.interpreter import interpret
+from sterna.relay.op import is_call_of
 from sterna.relay.traverse import post_order
 from tests.relay.support import apply, check, text_of
 
@@ -172,3 +174,17 @@ def test_a_constant_of_one_element_is_a_number(
     assert constant.data.shape == (() if is_number else shape)
     assert constant.data.dtype == dtype and float(to_numpy(constant.data).reshape(())) == 2
     assert made.args.index(constant) == (0 if is_first else 1)
+
+
+def test_known_columns_follow_the_order_of_data() -> None:
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((2, 3, 4, 5)).astype("float32")
+    weight = relay.const(rng.standard_normal((6, 60)).astype("float32"))
+    data = relay.var("x", shape=x.shape)
+    for axes, is_moved in (((0, 3, 1, 2), True), ((1, 0, 2, 3), False)):
+        rows = relay.reshape(relay.transpose(data, axes), (2, 60))
+        func = relay.Function((data,), relay.nn.dense(rows, weight))
+        made = apply(transform.SimplifyExpr(), func)
+        is_left = any(is_call_of(part, "transpose") for part in post_order(made))
+        assert is_left is not is_moved
+        np.testing.assert_allclose(interpret(made, x), interpret(func, x), rtol=1e-5, atol=1e-5)

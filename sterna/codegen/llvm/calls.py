@@ -176,11 +176,14 @@ class CallEmitter(MemoryEmitter):
         has_fma = self.module.options.instructions.provides("fused_multiply_add")
         quick = without_division(expr) if has_fma else None
         value = expr.args[0] if quick is None else quick
-        found = rounded_sum(value) if adds_to_round(self.writer, value.dtype, expr.dtype) else None
-        if found is None:
-            given = self.expr(value)
+        source, found = value.dtype, rounded_sum(value)
+        if found is not None and adds_to_round(self.writer, source, expr.dtype):
+            given = round_and_move(self.writer, source.lanes, self.expr(found[0]), found[1])
+        elif found is not None and convert.rounds_within(self.writer, source, expr.dtype):
+            whole = self.expr(found[0])
+            return convert.round_within(self.writer, source, expr.dtype, whole, found[1])
         else:
-            given = round_and_move(self.writer, value.dtype.lanes, self.expr(found[0]), found[1])
+            given = self.expr(value)
         return convert.saturate(self.writer, value.dtype, expr.dtype, given)
 
     def _reinterpret(self, expr: Call) -> str:

@@ -156,6 +156,42 @@ def _saturate_vector(
     return cast(writer, wide, target, whole)
 
 
+def rounds_within(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
+    """Whether such vectors become bytes by an instruction that converts and rounds at once."""
+    wanted = source.element == FLOAT32 and source.lanes > 1
+    wanted = wanted and target.is_integer and target.bits == 8
+    return wanted and writer.module.options.instructions.provides("rounding_conversion")
+
+
+def round_within(
+    writer: FunctionWriter, source: DataType, target: DataType, value: str, zero: float
+) -> str:
+    """The nearest whole numbers plus zero as bytes; 0 for what is no number.
+
+    Ends are whole numbers, so that floats are held between them before they are rounded, and the
+    conversion rounds them. The lowest byte without a sign is 0, as what is no number.
+    """
+    kind, masks = value_type(source), f"<{source.lanes} x i1>"
+
+    def spread(number: float) -> str:
+        return splat_literal(element_type(source), float_literal(number, FLOAT32), source.lanes)
+
+    if target.is_int:
+        is_number = writer.value(f"fcmp ord {kind} {value}, {value}")
+        value = writer.value(f"select {masks} {is_number}, {kind} {value}, {kind} {spread(-zero)}")
+    for relation, bound in zip(("ogt", "olt"), int_range(target), strict=True):
+        literal = spread(bound - zero)
+        inside = writer.value(f"fcmp {relation} {kind} {value}, {literal}")
+        value = writer.value(f"select {masks} {inside}, {kind} {value}, {kind} {literal}")
+    nearest = writer.intrinsic(f"llvm.rint.{mangled(source)}", kind, f"{kind} {value}")
+    wide = DataType("int32").with_lanes(source.lanes)
+    whole = writer.value(f"fptosi {kind} {nearest} to {value_type(wide)}")
+    if zero:
+        moved = splat_literal("i32", str(int(zero)), source.lanes)
+        whole = writer.value(f"add {value_type(wide)} {whole}, {moved}")
+    return cast(writer, wide, target, whole)
+
+
 def _is_open(writer: FunctionWriter, target: DataType) -> bool:
     """Whether an instruction makes such vectors of floats, but not of those beyond the ends."""
     return str(target.element) in writer.module.options.instructions.open_conversions

@@ -121,6 +121,27 @@ def by_short_fractions(whole: RelayExpr, ratio: Array) -> RelayExpr:
     return call("right_shift", call("add", call("multiply", whole, factor), half), shift)
 
 
+def upward_twice(
+    whole: RelayExpr, ratio: Array, quantization: Quantization, dtype: str
+) -> RelayExpr:
+    """Sums times ratios of channels, which lie last, rounded twice, halves upward both times."""
+    _, zero = single(quantization, "the result")
+    pairs = [quantized_multiplier(float(one)) for one in ratio.reshape(-1)]
+    downs = [max(-power, 0) for _, power in pairs]
+    factor, down, half = (
+        constant(np.array(numbers, np.int64)) for numbers in (
+            [m << max(power, 0) for m, power in pairs], downs, [(1 << one) >> 1 for one in downs])
+    )
+    product = call("add", call("multiply", cast(whole, "int64"), factor), _wide(1 << 30))
+    high = call("right_shift", product, _wide(31))
+    moved = call("add", call("right_shift", call("add", high, half), down), _wide(zero))
+    return cast(call("clip", moved, *int_range(DataType(dtype))), dtype)
+
+
+def _wide(number: int) -> RelayExpr:
+    return constant(np.int64(number))
+
+
 def product_ratio(
     node: Node, data: Quantization, weight: Quantization, out: Quantization, twice: bool = False
 ) -> Array:

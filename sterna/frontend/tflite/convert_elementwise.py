@@ -22,6 +22,8 @@ from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
 from sterna.frontend.tflite.rectifiers import hard_swish_of_bytes, prelu_of_bytes
 from sterna.frontend.tflite.requantize import (
+    LEAST_RATIO,
+    MOST_RATIO,
     all_bytes,
     by_table,
     cut_off,
@@ -188,7 +190,10 @@ def _is_scaled(node: Node) -> bool:
 
 @converter("LEAKY_RELU")
 def leaky_relu(node: Node) -> RelayExpr:
-    """Of bytes: by a factor for either sign, which has 8 bits of fraction on processors."""
+    """Of bytes: by a factor for either sign, which has 8 bits of fraction on processors.
+
+    These have no such kernel for very small or large factors.
+    """
     alpha = np.float32(node.attr("alpha"))
     node.expect_scale()
     if not node.is_quantized():
@@ -200,12 +205,13 @@ def leaky_relu(node: Node) -> RelayExpr:
     scale, zero = single(node.quantization(0), "its data")
     out_scale, out_zero = single(node.result_quantization(), "the result")
     distance = all_bytes(node.dtype()) - zero
-    if node.rounding == TFLM:
+    short = scale / out_scale
+    is_quick = all(LEAST_RATIO <= abs(one) <= MOST_RATIO for one in (short, alpha * short))
+    if node.rounding == TFLM or not is_quick:
         ratio = float(scale) / float(out_scale)
         factors = (ratio, float(alpha) * ratio)
         same, less = (multiplied(distance, *_signed(one)) for one in factors)
     else:
-        short = scale / out_scale
         same, less = (
             (distance * int(np.rint(np.float32(256) * one)) + 128) >> 8
             for one in (short, alpha * short)

@@ -4,9 +4,10 @@ import math
 
 import numpy as np
 
-from sterna.frontend.calls import call, dtype_of, like, rank_of, reshape
+from sterna.frontend.calls import call, cast, dtype_of, like, rank_of, reshape, type_of
 from sterna.frontend.tflite.arithmetic import activated, product_ratio, rescaled
 from sterna.frontend.tflite.convert_products import zeros_and_scales
+from sterna.frontend.tflite.dynamic_range import distances, ranged_for, scaled_sums
 from sterna.frontend.tflite.log_softmax import log_softmax_of_bytes
 from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import Node, converter
@@ -29,9 +30,10 @@ def batch_matmul(node: Node) -> RelayExpr:
     rows = a[-1] if turned["transpose_a"] else a[-2]
     columns = b[-2] if turned["transpose_b"] else b[-1]
     if dtype_of(node[0]) == "float32":
-        if dtype_of(node[1]) != "float32":
-            raise OpNotImplemented("floats by whole numbers")
-        made = call("nn.batch_matmul", first, second, **turned)
+        if dtype_of(node[1]) == "float32":
+            made = call("nn.batch_matmul", first, second, **turned)
+        else:
+            made = _of_ranges(node, first, second, rows)
     elif dtype_of(node[0]) in ("int8", "int16"):
         wide = "int64" if dtype_of(node[0]) == "int16" else "int32"
         sums = call("qnn.batch_matmul", first, second, *zeros_and_scales(node), out_dtype=wide,
@@ -45,6 +47,20 @@ def batch_matmul(node: Node) -> RelayExpr:
     else:
         raise OpNotImplemented(f"{node.dtype()}")
     return reshape(made, (*batch, rows, columns))
+
+
+def _of_ranges(node: Node, first: RelayExpr, second: RelayExpr, rows: int) -> RelayExpr:
+    """Rows of floats, each by its range, times bytes."""
+    if node.dtype(1) != "int8":
+        raise OpNotImplemented(f"floats by {node.dtype(1)}")
+    if node.attr("adj_x"):
+        first = call("transpose", first, (0, 2, 1))
+    count, _, depth = type_of(first).concrete_shape
+    ranged = ranged_for(node, reshape(first, (-1, depth)))
+    bytes_ = reshape(distances(ranged), (count, rows, depth))
+    sums = call("nn.batch_matmul", bytes_, cast(second, "int16"), out_dtype="int32",
+                transpose_b=bool(node.attr("adj_y")))
+    return scaled_sums(sums, reshape(ranged.scale, (count, rows, 1)), node.quantization(1))
 
 
 def _batch(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:

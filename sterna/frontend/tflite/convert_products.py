@@ -2,15 +2,28 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
-from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
-from sterna.frontend.tflite.dynamic_range import by_range, dense_of_blocks, scaled_sums, signed
+from sterna.frontend.calls import call, constant, dtype_of, rank_of, reshape
+from sterna.frontend.tflite.arithmetic import (
+    activated,
+    held,
+    product_ratio,
+    rescaled,
+    upward_twice,
+)
+from sterna.frontend.tflite.dynamic_range import (
+    dense_of_blocks,
+    distances,
+    ranged_for,
+    scaled_sums,
+    signed,
+)
 from sterna.frontend.tflite.narrow_floats import in_float32
-from sterna.frontend.tflite.node import Node, converter
+from sterna.frontend.tflite.node import TFLM, Node, converter
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.expr import RelayExpr
 
@@ -86,23 +99,72 @@ def _convolution(
         return activated(node, with_bias(node, made))
     sums = call("qnn.conv2d", node[0], weight, *zeros_and_scales(node), out_dtype=sum_type(node),
                 **attrs)
+    if node.kind == "DEPTHWISE_CONV_2D" and not _is_quick_depthwise(node):
+        return _from_depthwise_sums(node, sums, channels)
     return from_sums(node, sums)
 
 
+def _is_quick_depthwise(node: Node) -> bool:
+    """Whether XNNPACK has a kernel: not for 4 bits, nor for bytes whose one scale has an axis."""
+    if node.dtype(1) == "int4":
+        return False
+    return node.dtype(1) != "uint8" or node.quantization(1).axis == 0
+
+
+def _from_depthwise_sums(node: Node, sums: RelayExpr, channels: int) -> RelayExpr:
+    """What LiteRT's own kernel makes of sums, where there is none of XNNPACK: it rounds twice.
+
+    Vectors of eight channels are rounded upward where weights are of 4 bits.
+    """
+    whole = channels - channels % 8
+    if node.rounding == TFLM or node.dtype(1) == "uint8" or not whole:
+        return from_sums(node, sums, twice=True)
+    out, dtype = node.result_quantization(), node.result_dtype()
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, twice=True)
+    ratios = np.broadcast_to(ratio.reshape(-1), (channels,))
+    biased = with_bias(node, sums)
+    made = [upward_twice(_channels(biased, 0, whole), ratios[:whole], out, dtype)]
+    if whole < channels:
+        rest = _channels(biased, whole, channels)
+        made.append(rescaled(node, rest, ratios[whole:], out, dtype, rank_of(sums) - 1, twice=True))
+    joined = made[0] if len(made) == 1 else call("concatenate", made, axis=-1)
+    return held(node, joined, out, dtype)
+
+
+def _channels(data: RelayExpr, first: int, last: int) -> RelayExpr:
+    axis = rank_of(data) - 1
+    return call("strided_slice", data, begin=(first,), end=(last,), axes=(axis,))
+
+
 def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExpr:
-    """The convolution of floats, by the range of each image where weights are whole numbers."""
+    """The convolution of floats, by the range of each image where weights are whole numbers.
+
+    LiteRT takes products of pixels for rows of a fully connected layer, each with its own range,
+    and one scale for weights of uint8.
+    """
     if not node.is_quantized(1):
         return call("nn.conv2d", node[0], weight, **attrs)
-    ranged, scheme, weight = by_range(node[0]), node.quantization(1), signed(weight)
+    if node.dtype(1) == "int8" and _is_of_pixels(attrs):
+        units, depth = attrs["channels"], node.shape()[3]
+        rows = _dense_of_floats(node, reshape(node[0], (-1, depth)),
+                                reshape(node[1], (units, depth)), units)
+        return reshape(rows, (*node.shape()[:3], units))
+    ranged, scheme, weight = ranged_for(node, node[0]), node.quantization(1), signed(weight)
+    if node.dtype(1) == "uint8":
+        scheme = replace(scheme, scale=scheme.scale[:1], zero=scheme.zero[:1])
     if node.shape()[0] == 1:
         one = constant(1, "float32")
         zero = reshape(ranged.zero, ())
         sums = call("qnn.conv2d", ranged.data, weight, zero, constant(0, "int32"), one, one,
                     **attrs)
     else:
-        difference = call("subtract", cast(ranged.data, "int16"), cast(ranged.zero, "int16"))
-        sums = call("nn.conv2d", difference, weight, out_dtype="int32", **attrs)
+        sums = call("nn.conv2d", distances(ranged), weight, out_dtype="int32", **attrs)
     return scaled_sums(sums, ranged.scale, scheme)
+
+
+def _is_of_pixels(attrs: dict[str, Any]) -> bool:
+    ones = (1, 1)
+    return bool(attrs["kernel_size"] == attrs["strides"] == ones and attrs["groups"] == 1)
 
 
 def zeros_and_scales(node: Node) -> tuple[RelayExpr, ...]:
@@ -129,24 +191,26 @@ def with_bias(node: Node, made: RelayExpr) -> RelayExpr:
     return call("nn.bias_add", made, node[2], axis=rank_of(made) - 1)
 
 
-def from_sums(node: Node, sums: RelayExpr) -> RelayExpr:
+def from_sums(node: Node, sums: RelayExpr, twice: bool = False) -> RelayExpr:
     """The result of a product from its sums: the bias, the scale of the result, its bounds."""
     out, dtype = node.result_quantization(), node.result_dtype()
-    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, twice)
     axis = rank_of(sums) - 1
-    made = rescaled(node, with_bias(node, sums), ratio, out, dtype, axis)
+    made = rescaled(node, with_bias(node, sums), ratio, out, dtype, axis, twice)
     return held(node, made, out, dtype)
 
 
-def _dense_of_floats(node: Node, rows: RelayExpr, units: int) -> RelayExpr:
+def _dense_of_floats(
+    node: Node, rows: RelayExpr, weight: RelayExpr, units: int
+) -> RelayExpr:
     """Rows of floats by weights, each by its range where these are whole numbers."""
     if not node.is_quantized(1):
-        return call("nn.dense", rows, node[1], units=units)
+        return call("nn.dense", rows, weight, units=units)
     blocks = node.block_scales(1)
     if blocks is not None:
-        return dense_of_blocks(rows, node[1], *blocks)
-    ranged, one = by_range(rows), constant(1, "float32")
-    sums = call("qnn.dense", ranged.data, signed(node[1]), reshape(ranged.zero, (-1,)),
+        return dense_of_blocks(rows, weight, *blocks)
+    ranged, one = ranged_for(node, rows), constant(1, "float32")
+    sums = call("qnn.dense", ranged.data, signed(weight), reshape(ranged.zero, (-1,)),
                 constant(0, "int32"), one, one, units=units)
     return scaled_sums(sums, ranged.scale, node.quantization(1))
 
@@ -161,7 +225,7 @@ def fully_connected(node: Node) -> RelayExpr:
         raise ValueError(f"{math.prod(extents)} elements are no rows of {depth}")
     rows = reshape(node[0], (-1, depth))
     if dtype_of(node[0]) == "float32":
-        made = activated(node, with_bias(node, _dense_of_floats(node, rows, units)))
+        made = activated(node, with_bias(node, _dense_of_floats(node, rows, node[1], units)))
     else:
         sums = call("qnn.dense", rows, node[1], *zeros_and_scales(node), units=units,
                     out_dtype=sum_type(node))

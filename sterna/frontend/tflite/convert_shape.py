@@ -16,9 +16,9 @@ from sterna.frontend.calls import (
     rank_of,
     reshape,
 )
-from sterna.frontend.tflite.arithmetic import activated, held
+from sterna.frontend.tflite.arithmetic import activated, held, rounded
 from sterna.frontend.tflite.node import Node, converter, single
-from sterna.frontend.tflite.requantize import like_result
+from sterna.frontend.tflite.requantize import all_bytes, by_table, like_result, saturated
 from sterna.frontend.tflite.schema import TYPES
 from sterna.relay.expr import RelayExpr
 
@@ -63,7 +63,7 @@ def concatenation(node: Node) -> RelayExpr:
     """Of bytes: under the scale of the result; of 16 bits: as they are."""
     given = node.operands()
     if node.result_dtype() in ("int8", "uint8") and node.results_as[0].quantization:
-        given = [like_result(node, place, fine=True) for place in range(len(given))]
+        given = [_joined_part(node, place) for place in range(len(given))]
     axis = axis_below(int(node.attr("axis")), rank_of(given[0]))
     made = given[0] if len(given) == 1 else call("concatenate", given, axis=axis)
     if node.attr("activation"):
@@ -71,6 +71,20 @@ def concatenation(node: Node) -> RelayExpr:
             return activated(node, made)
         return held(node, made, node.result_quantization(), node.result_dtype())
     return made
+
+
+def _joined_part(node: Node, place: int) -> RelayExpr:
+    """Bytes under the scale of the result; uint8 by a float, halves away from zero."""
+    have, want = node.quantization(place), node.result_quantization()
+    is_same = np.array_equal(have.scale, want.scale) and np.array_equal(have.zero, want.zero)
+    if is_same or node.dtype(place) != "uint8":
+        return like_result(node, place, fine=True)
+    (scale, zero), (out_scale, out_zero) = (single(one, "its data") for one in (have, want))
+    factor = scale * (np.float32(1) / out_scale)
+    start = np.float64(np.float32(-zero) * factor)
+    steps = (all_bytes("uint8") * np.float64(factor) + start).astype(np.float32)  # rounded once
+    whole = np.array([rounded(float(one)) for one in steps]) + out_zero
+    return by_table(node[place], saturated(whole, "uint8"))
 
 
 @converter("PACK")

@@ -15,7 +15,7 @@ from sterna.frontend.tflite.fixed_point import (
     multiplied,
     quantized_multiplier,
 )
-from sterna.frontend.tflite.fixed_point_graph import high, number
+from sterna.frontend.tflite.fixed_point_graph import high, number, reciprocal
 from sterna.frontend.tflite.lines import HIGH, LOW, RANGE, Float, on_lines, places_on
 from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
@@ -118,12 +118,12 @@ def _of_shorts(node: Node, scale: float, beta: float) -> RelayExpr:
     left = cast(call("subtract", constant(SHORT_BITS + 1, "int32"), over), "int64")
     moved = call("add", call("left_shift", cast(total, "int64"), left), constant(1 << 13, "int64"))
     fraction = cast(call("right_shift", moved, constant(14, "int64")), "int32")
-    reciprocal = on_lines(_short(fraction, -3 << SHORT_BITS), places_on(
+    inverse = on_lines(_short(fraction, -3 << SHORT_BITS), places_on(
         lambda x: np.asarray(1 / (1 + x)), kind, 1 / RANGE, 2 / RANGE, LOW))
     right = call("add", over, constant(SHORT_BITS - 1, "int32"))
     half = call("right_shift", call("left_shift", constant(1, "int32"), right),
                 constant(1, "int32"))
-    whole = call("right_shift", call("add", call("multiply", parts, reciprocal), half), right)
+    whole = call("right_shift", call("add", call("multiply", parts, inverse), half), right)
     return cast(call("clip", whole, 0, HIGH), "int16")
 
 
@@ -159,25 +159,14 @@ def _by_fixed_point(node: Node, scale: float, beta: float) -> RelayExpr:
     shift = call("subtract", constant(SUM_BITS, "int32"), over)
     fraction = call("subtract", call("left_shift", cast(total, "int64"), cast(shift, "int64")),
                     constant(1 << FRACTION, "int64"))
-    reciprocal = _reciprocal(fraction)
+    inverse = reciprocal(fraction)
     whole = cast(call("take", constant(table), differences, axis=0), "int64")
     bits = DataType(node.result_dtype()).bits
     right = call("add", cast(over, "int64"), constant(FRACTION - bits, "int64"))
-    return _held(node, cast(_away(high(whole, reciprocal), right), "int32"))
+    return _held(node, cast(_away(high(whole, inverse), right), "int32"))
 
 
 def _away(x: RelayExpr, power: RelayExpr) -> RelayExpr:
     """`divided` of what is not negative."""
     half = call("right_shift", call("left_shift", number(1), power), number(1))
     return call("right_shift", call("add", x, half), power)
-
-
-def _reciprocal(x: RelayExpr) -> RelayExpr:
-    """1 / (1 + x) of fractions from 0 to 1 by three steps of Newton's, as fractions."""
-    half = call("right_shift", call("add", x, number(LARGEST + 1)), number(1))
-    made = call("add", number(1515870810), high(half, number(-1010580540)))
-    for _ in range(3):
-        left = call("subtract", number(1 << 29), high(half, made))
-        step = call("left_shift", high(made, left), number(2))
-        made = call("add", made, step)
-    return call("minimum", call("left_shift", made, number(1)), number(LARGEST))

@@ -3,7 +3,7 @@
 import struct
 from dataclasses import replace
 
-from sterna.frontend.calls import call, dtype_of
+from sterna.frontend.calls import call, cast, dtype_of
 from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
 from sterna.frontend.tflite.convert_products import (
     SAME,
@@ -13,11 +13,11 @@ from sterna.frontend.tflite.convert_products import (
     with_bias,
     zeros_and_scales,
 )
+from sterna.frontend.tflite.dynamic_range import distances, ranged_for, scaled_sums
 from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import CUSTOM, Node, converter
 from sterna.frontend.tflite.schema import TYPES
 from sterna.relay.expr import RelayExpr
-from sterna.support.errors import OpNotImplemented
 
 
 @converter("TRANSPOSE_CONV")
@@ -71,15 +71,23 @@ def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
     weight = call("transpose", node[1], (1, 2, 0, 3))
     if dtype_of(node[0]) == "float32":
         if node.is_quantized(1):
-            raise OpNotImplemented("floats by weights of whole numbers")
-        made = call("nn.conv2d_transpose", node[0], weight, **attrs)
+            ranged = ranged_for(node, node[0])
+            sums = call("nn.conv2d_transpose", distances(ranged), cast(weight, "int16"),
+                        out_dtype="int32", **attrs)
+            made = scaled_sums(sums, ranged.scale, node.quantization(1))
+        else:
+            made = call("nn.conv2d_transpose", node[0], weight, **attrs)
         return activated(node, with_bias(node, made))
     wide = "int64" if node.dtype() == "int16" and not _has_short_bias(node) else "int32"
     sums = call("qnn.conv2d_transpose", node[0], weight, *zeros_and_scales(node), out_dtype=wide,
                 **attrs)
     out, dtype = node.result_quantization(), node.result_dtype()
-    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out)
-    return held(node, rescaled(node, with_bias(node, sums), ratio, out, dtype, 3), out, dtype)
+    # kernels for processors leave windows that steps pass over to others
+    twice = dtype != "int16" and any(
+        size < step for size, step in zip(kernel, strides, strict=True))
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, twice)
+    made = rescaled(node, with_bias(node, sums), ratio, out, dtype, 3, twice)
+    return held(node, made, out, dtype)
 
 
 def _has_short_bias(node: Node) -> bool:

@@ -13,6 +13,9 @@ from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 
+# Factors that XNNPACK's kernels for bytes take.
+LEAST_RATIO, MOST_RATIO = 2.0**-8, 2.0**7
+
 
 def all_bytes(dtype: str) -> Array:
     """Every number of a type of 8 bits in the order of its bits, as a table is read."""
@@ -83,7 +86,8 @@ def moved_to(
     scale, zero = single(have, "its data")
     out_scale, out_zero = single(want, "the result")
     if DataType(kind).bits == 8:
-        by_fraction = fine or node.rounding == TFLM or kind != dtype
+        is_quick = LEAST_RATIO <= scale / out_scale <= MOST_RATIO
+        by_fraction = fine or node.rounding == TFLM or kind != dtype or not is_quick
         table = _moved(all_bytes(kind) - zero, scale, out_scale, by_fraction)
         return by_table(data, saturated(table + out_zero, dtype))
     ratio = np.float64(scale) / np.float64(out_scale)

@@ -17,6 +17,7 @@ from sterna.op.nn._byte_products import implement as implement_bytes
 from sterna.op.nn._byte_products import of_dequantised
 from sterna.op.nn._few_columns import with_whole_columns
 from sterna.op.nn._matrix_shape import matrix, matrix_contraction
+from sterna.op.nn._moved_columns import as_data_lies
 from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
@@ -311,6 +312,7 @@ register(OpRecord(
     integer=multiplied,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": schedule_product},
+    rewrites=[as_data_lies],
     mixed_precision="always",
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or with_whole_units(*call)

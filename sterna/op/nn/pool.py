@@ -20,6 +20,7 @@ from sterna.op.checks import map_dims, of_kind, tensor
 from sterna.op.integer_rules import carried
 from sterna.op.largest import largest, lowest
 from sterna.op.nn._pool_axes import axis_by_axis
+from sterna.op.nn._pool_quantize import pool_first
 from sterna.op.windows import (
     SPATIAL,
     Padding,
@@ -498,6 +499,7 @@ def _register(
             layout=with_layout,
             schedules={"cpu": schedule_windows},
             legalize=partial(_legalize, kind) if kind in ("max", "avg") else None,
+            rewrites=[pool_first] if kind == "max" else [],
             take_border=_take_border(-np.inf if kind == "max" else 0.0),
             integer=carried(f"nn.max_pool{rank}d") if kind == "max" else None,
             cases=_CASES[kind][rank],
