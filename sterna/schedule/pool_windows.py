@@ -8,7 +8,7 @@ machine, does without the buffer.
 
 import math
 
-from sterna.ir.expr import variables_in
+from sterna.ir.expr import Expr, Var, variables_in
 from sterna.schedule.default import loads_of, schedule_default, split_at_borders, vectors_beside
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of, parallelise
@@ -48,34 +48,36 @@ def schedule_windows(kernel: Kernel) -> None:
 
 def _moves_along_last(stage: Stage) -> bool:
     """Whether the last axis and one of the window's are the last index of what is read."""
-    op = stage.op
-    assert isinstance(op, ComputeOp)
-    if not op.reduce_axis or not op.axis or op.num_outputs > 1:
-        return False
-    last, body = op.axis[-1], op.body[0]
-    assert isinstance(body, Reduce)
-    if (extent_of(last) or 0) < LEAST_WINDOWS:
-        return False
-    steps = {axis.var for axis in op.reduce_axis}
-    reads = [variables_in(load.indices[-1]) for load in loads_of(body) if load.indices]
-    return bool(reads) and all(last.var in names and steps & set(names) for names in reads)
+    last, reads = _last_indices(stage)
+    steps = {axis.var for axis in stage.op.reduce_axis}
+    names = [set(variables_in(index)) for index in reads]
+    return bool(names) and all(last in each and steps & each for each in names)
 
 
 def _is_along_channels(stage: Stage) -> bool:
     """Whether a small window sees elements that lie side by side along the last axis."""
+    last, reads = _last_indices(stage)
+    axes = [*stage.op.axis[-1:], *stage.op.reduce_axis]
+    if not reads or any(extent_of(axis) is None for axis in axes):
+        return False
+    is_small = math.prod(extents_of(stage.op.reduce_axis)) <= MOST_UNROLLED
+    return is_small and all(index is last for index in reads)
+
+
+def _last_indices(stage: Stage) -> tuple[Var | None, list[Expr]]:
+    """The last axis of windows that are one result each, and what it is in all that they read.
+
+    Nothing is read where there are too few windows, or the stage has none.
+    """
     op = stage.op
     assert isinstance(op, ComputeOp)
     if not op.reduce_axis or not op.axis or op.num_outputs > 1:
-        return False
+        return None, []
     last, body = op.axis[-1], op.body[0]
     assert isinstance(body, Reduce)
-    if any(extent_of(axis) is None for axis in (last, *op.reduce_axis)):
-        return False
-    if extents_of([last])[0] < LEAST_WINDOWS:
-        return False
-    reads = [load.indices[-1] for load in loads_of(body) if load.indices]
-    is_small = math.prod(extents_of(op.reduce_axis)) <= MOST_UNROLLED
-    return is_small and bool(reads) and all(index is last.var for index in reads)
+    if (extent_of(last) or 0) < LEAST_WINDOWS:
+        return None, []
+    return last.var, [load.indices[-1] for load in loads_of(body) if load.indices]
 
 
 def _schedule_channels(kernel: Kernel, result: Stage, window: Stage) -> None:
