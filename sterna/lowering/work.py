@@ -8,7 +8,8 @@ from sterna.ir.types import TensorType, Type, flatten_type
 from sterna.relay.expr import Call, Function, Var
 from sterna.relay.op import INJECTIVE, AnyOp, is_packed, record_of
 from sterna.relay.traverse import post_order
-from sterna.schedule.implementation import transformed_work_of
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.implementation import products_of, transformed_work_of
 from sterna.support.dtype import DataType
 
 
@@ -52,7 +53,7 @@ def work_of(function: Function) -> Work:
             flops += 2 * macs
             products += 2 * macs
             product_type = _narrowest(product_type, kinds)
-            packing_overhead += _packing_overhead(expr, macs)
+            packing_overhead += _packing_overhead(record, expr)
             transformed = _transformed_work(record, expr)
             if transformed is not None:
                 way, done = transformed
@@ -103,26 +104,30 @@ def is_closed(function: Function) -> bool:
     return all(kind.is_static for kind in (*kinds, *flatten_type(function.body.checked_type)))
 
 
-def _transformed_work(record: AnyOp, call: Call) -> tuple[str, int] | None:
-    """The name and the multiply-adds of a packed call that computes with transforms."""
+def _described(record: AnyOp, call: Call) -> Contraction | None:
+    """What a packed call computes; None of others."""
     describe = record.contraction.describe
     if describe is None or call.attrs is None or not is_packed(call.attrs):
         return None
-    made = describe(call.attrs, *(arg.checked_type for arg in call.args))
-    return None if made is None else transformed_work_of(call.attrs, made)
+    made: Contraction | None = describe(call.attrs, *(arg.checked_type for arg in call.args))
+    return made
 
 
-def _packing_overhead(call: Call, macs: int) -> int:
+def _transformed_work(record: AnyOp, call: Call) -> tuple[str, int] | None:
+    """The name and the multiply-adds of a packed call that computes with transforms."""
+    made = _described(record, call)
+    return None if made is None or call.attrs is None else transformed_work_of(call.attrs, made)
+
+
+def _packing_overhead(record: AnyOp, call: Call) -> int:
     """The bytes by which packed weights are larger than the model's."""
-    if not is_packed(call.attrs):
+    made = _described(record, call)
+    if made is None or call.attrs is None:
         return 0
-    *outer, _ = call.checked_type.concrete_shape  # type: ignore[attr-defined]
-    kind = call.args[1].checked_type
-    assert isinstance(kind, TensorType)
-    weights = macs // math.prod(outer) * kind.dtype.bytes
-    packed = sum(bytes_of_all(arg.checked_type) for arg in call.args[1:])
-    overhead: int = packed - weights
-    return max(0, overhead)
+    sets = made.matrices if made.own_weights else 1
+    weights = sets * made.outputs * products_of(call.attrs, made) * made.weight.bytes
+    packed: int = sum(bytes_of_all(arg.checked_type) for arg in call.args[1:])
+    return max(0, packed - weights)
 
 
 def bytes_of_all(kind: Type) -> int:

@@ -84,6 +84,16 @@ def model() -> sterna.CompiledModel:
     return sterna.compile(network(64))
 
 
+@pytest.mark.parametrize("way", ["im2col", "polyphase"])
+def test_weights_of_channels_that_lie_first_are_no_larger(way: str) -> None:
+    x = relay.var("x", shape=(1, 8, 9, 9))
+    weight = relay.const(np.ones((8, 1, 3, 3), "float32"))
+    answers = {"layouts": "NCHW -> NCHW", "implementation": way}
+    with sterna.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):
+        made = sterna.compile(sterna.IRModule.from_expr(relay.nn.conv2d(x, weight, groups=8)))
+    assert made.report().memory.packing_overhead == 0
+
+
 def test_the_growth_of_weights_is_told(model: sterna.CompiledModel) -> None:
     memory = model.report().memory
     plain = sterna.compile(network(64), size="small").report().memory
