@@ -43,8 +43,8 @@ PIECES_OF_A_THREAD = 2
 ROWS_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
-# Fewer results side by side than a vector holds are reduced as a part of one.
-PARTS_OF_VECTORS = (4, 8, 16, 32)
+# So many results side by side, if a vector holds more, are reduced as a part of one.
+LEAST_BESIDE = 3
 # Vectors of results that are reduced at once at most.
 MOST_BESIDE = 8
 
@@ -314,7 +314,7 @@ def schedule_reduction(kernel: Kernel, stage: Stage) -> None:
     axes, reduced = list(stage.op.axis), list(stage.op.reduce_axis)
     sizes = extents_of(axes)
     lanes = kernel.processor.lanes(stage.op.output(0).dtype)
-    if axes and sizes[-1] in PARTS_OF_VECTORS:
+    if axes and sizes[-1] >= LEAST_BESIDE:
         lanes = min(lanes, sizes[-1])
     work = math.prod(sizes) * math.prod(extents_of(reduced))
     together = _read_together(stage.op)
