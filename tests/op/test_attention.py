@@ -253,31 +253,32 @@ def test_operands_must_fit(shapes: Any, message: str) -> None:
 # ---- heads that lie one after the other, and widths that fill no vectors ----
 
 
-def whole_heads(queries: int, keys: int, width: int) -> relay.Function:
+def whole_heads(queries: int, keys: int, width: int, values: int | None = None) -> relay.Function:
     """Attention of two heads, whose operands are of (1, 2, length, width)."""
     q = relay.var("q", shape=(1, 2, queries, width))
     k = relay.var("k", shape=(1, 2, width, keys))
-    v = relay.var("v", shape=(1, 2, keys, width))
+    v = relay.var("v", shape=(1, 2, keys, values or width))
     scores = relay.nn.batch_matmul(q, k, transpose_b=False) * relay.const(0.125)
     return relay.Function(
         (q, k, v), relay.nn.batch_matmul(relay.nn.softmax(scores), v, transpose_b=False)
     )
 
 
-@pytest.mark.parametrize(("queries", "keys", "width", "way", "fused"), [
-    (20, 37, 16, "head by head", True), (20, 37, 16, "product by product", False),
-    (20, 37, 10, "head by head", False), (7, 48, 32, "head by head", True),
+@pytest.mark.parametrize(("queries", "keys", "width", "values", "way", "fused"), [
+    (20, 37, 16, 16, "head by head", True), (20, 37, 16, 16, "product by product", False),
+    (20, 37, 10, 16, "head by head", False), (7, 48, 32, 32, "head by head", True),
+    (20, 37, 16, 62, "head by head", True), (20, 37, 16, 3, "head by head", False),
 ])
 def test_heads_are_a_batch_where_scores_leave_the_cache(
-    queries: int, keys: int, width: int, way: str, fused: bool
+    queries: int, keys: int, width: int, values: int, way: str, fused: bool
 ) -> None:
-    mod = tvm.IRModule.from_expr(whole_heads(queries, keys, width))
+    mod = tvm.IRModule.from_expr(whole_heads(queries, keys, width, values))
     with tvm.transform.PassContext(opt_level=3), answering({"scores": way}):
         text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
         lib = relay.build(mod, target="llvm -mcpu=native")
     assert ("nn.attention" in text) == fused
     rng = np.random.default_rng(0)
-    shapes = [(1, 2, queries, width), (1, 2, width, keys), (1, 2, keys, width)]
+    shapes = [(1, 2, queries, width), (1, 2, width, keys), (1, 2, keys, values)]
     q, k, v = given = [rng.standard_normal(shape).astype("float32") for shape in shapes]
     m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     m.run(**dict(zip("qkv", given, strict=True)))
@@ -292,6 +293,6 @@ def test_heads_are_a_batch_where_scores_leave_the_cache(
     "llvm -mcpu=icelake-server -mtriple=x86_64-linux-gnu",
 ])
 def test_long_scores_stay_in_the_cache(target: str) -> None:
-    for keys, fused in ((1500, True), (64, False)):
-        mod = tvm.IRModule.from_expr(whole_heads(keys, keys, 64))
+    for keys, width, fused in ((1500, 64, True), (1500, 40, True), (64, 64, False)):
+        mod = tvm.IRModule.from_expr(whole_heads(keys, keys, width))
         assert ("nn.attention" in str(relay.optimize(mod, target)[0])) == fused

@@ -19,7 +19,7 @@ from sterna.ir import build
 from sterna.ir.types import TensorType
 from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import Array, to_numpy
-from sterna.relay.expr import Call, Constant, RelayExpr
+from sterna.relay.expr import Call, Constant, RelayExpr, const
 from sterna.relay.op import BROADCAST, call, is_call_of, record_of
 from sterna.schedule.caches import with_caches
 from sterna.schedule.choose import choose, deciding
@@ -39,6 +39,8 @@ FEWEST_LANES = 8
 SCORES_MOVED = 2.5
 # What products take longer, of their time, whose rows share the first cache with powers.
 PRODUCTS_MORE = 0.05
+# How much longer values may become by zeros that fill their last vectors.
+MOST_PADDED = 1.25
 DTYPES, GPU_DTYPES = ("float32", "float64"), ("float32", "float16", "bfloat16")
 
 
@@ -57,10 +59,10 @@ def as_attention(
     if weights.attrs.axis not in (-1, 3):  # type: ignore[union-attr]
         return None
     value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, turns)
-    if not turns and target is not None and not _fills_vectors(attrs, args, target):
-        return None
     if value is None:
         return None if turns else _of_whole_heads(attrs, args, target)
+    if not turns and target is not None and not _fills_vectors(attrs, args, target):
+        return None
     found = _Scores(weights.args[0], turns)
     if found.query is None or found.key is None:
         return None
@@ -99,12 +101,20 @@ def _of_whole_heads(
     if found.query is None or found.key is None or found.mask is not None or value is None:
         return None
     query, key, held = (tensor_type(each) for each in (found.query, found.key, value))
-    if not _pays(query, key, held, with_caches(processor_of(target))):
+    processor = with_caches(processor_of(target))
+    if not _pays(query, key, held, processor):
         return None
+    (batch, length, heads, _), width = query.concrete_shape, held.concrete_shape[-1]
+    lacking = -width % processor.lanes(held.dtype)
+    if lacking:  # zeros fill the last vector of each value
+        zero = const(np.zeros((), str(held.dtype)))
+        value = call("nn.pad", value, zero, pad_width=((0, 0), (0, 0), (0, 0), (0, lacking)))
     made = call("nn.attention", *map(_one_head, (found.query, found.key, value)),
                 scale=found.scale)
-    batch, length, heads, _ = query.concrete_shape
-    return call("reshape", made, newshape=(batch, heads, length, held.concrete_shape[-1]))
+    whole = call("reshape", made, newshape=(batch, heads, length, width + lacking))
+    if not lacking:
+        return whole
+    return call("strided_slice", whole, axes=(3,), begin=(0,), end=(width,))
 
 
 def _one_head(expr: RelayExpr) -> RelayExpr:
@@ -117,13 +127,18 @@ def _one_head(expr: RelayExpr) -> RelayExpr:
 def _pays(query: TensorType, key: TensorType, value: TensorType, processor: Processor) -> bool:
     """Whether scores that stay in the cache save more than turned keys cost."""
     (batch, queries, heads, width), keys = query.concrete_shape, key.concrete_shape[1]
-    if any(size % processor.lanes(query.dtype) for size in (width, value.concrete_shape[-1])):
+    lanes, given = processor.lanes(query.dtype), value.concrete_shape[-1]
+    mixed = -(-given // lanes) * lanes
+    if width % min(lanes, FEWEST_LANES) or mixed > MOST_PADDED * given:
         return False
     scores = batch * heads * queries * keys
-    products = scores * (width + value.concrete_shape[-1]) / products_per_cycle(processor)
+    products = scores * (width + mixed) / products_per_cycle(processor)
+    padded = 2 * MOVED * batch * heads * (queries + keys) * mixed if mixed > given else 0
     cycles = {
         "product by product": SCORES_MOVED * arriving(scores * query.dtype.bytes, processor),
-        "head by head": 2 * MOVED * batch * heads * keys * width + PRODUCTS_MORE * products,
+        "head by head": (
+            2 * MOVED * batch * heads * keys * width + padded + PRODUCTS_MORE * products
+        ),
     }
     with deciding(f"attention {query!r} {key!r}"):
         return choose("scores", list(cycles), cycles.__getitem__) == "head by head"
