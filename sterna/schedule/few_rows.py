@@ -11,12 +11,14 @@ from sterna.schedule.choose import choose, near
 from sterna.schedule.default import vectorize_result
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.sum_of_products import SumOfProducts
-from sterna.te import ComputeOp, IterVar, Stage, Tensor
+from sterna.te import ComputeOp, IterVar, Schedule, Stage, Tensor
 
 # Steps of the sum that are added to sums in memory at once.
 STEPS = 4
 # Columns of a row that is computed alone: each sum waits for its own additions.
 COLUMNS_OF_A_ROW = 8
+# Lanes of a vector that are added one by one at the end.
+ADDED_LANES = 4
 MOST_SIDE = 4
 # Multiply-adds that are worth waking threads for.
 PARALLEL_PRODUCTS = 1 << 16
@@ -39,8 +41,9 @@ def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -
     lanes = kernel.processor.lanes(made.dtype)
     _, lane = schedule[tile].split(op.reduce_axis[0], factor=lanes)
     partial = schedule[schedule.rfactor(tile, lane, factor_axis=len(op.axis))]
+    folded = _fold_lanes(schedule, tile, lanes)
     total = schedule[tile]
-    for stage in (partial, total):
+    for stage in (partial, *folded, total):
         stage.compute_at(out, shared if alone else innermost)
     for axis in (*total.op.axis, *total.op.reduce_axis):
         total.unroll(axis)
@@ -51,6 +54,21 @@ def schedule_dots(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: int) -
         partial.unroll(axis)
     partial.vectorize(vector)
     return f"dot products, {rows} x {columns} of them in registers"
+
+
+def _fold_lanes(schedule: Schedule, tile: Tensor, lanes: int) -> list[Stage]:
+    """Add the quarters of wide vectors, as vectors, before their lanes are added one by one."""
+    if lanes <= ADDED_LANES:
+        return []
+    op = schedule[tile].op
+    assert isinstance(op, ComputeOp)
+    _, lane = schedule[tile].split(op.reduce_axis[0], factor=ADDED_LANES)
+    folded = schedule[schedule.rfactor(tile, lane, factor_axis=len(op.axis))]
+    *own, vector = folded.op.axis
+    for axis in (*own, *folded.op.reduce_axis):
+        folded.unroll(axis)
+    folded.vectorize(vector)
+    return [folded]
 
 
 def _dot_tile(processor: Processor, made: SumOfProducts, row: int) -> tuple[int, int]:
@@ -74,8 +92,12 @@ def _tiles(
     if row != made.columns:
         high, inner = out.split(axes[row], factor=rows)
         out.unroll(inner)
-        outer = [*(axis for n, axis in enumerate(axes[:-1]) if n != row), wide, high]
+        others = [axis for n, axis in enumerate(axes[:-1]) if n != row]
+        whole = made.sizes[-1] % columns == 0
+        outer = [*others, wide, high] if whole else [*others, high, wide]
         inside = [inner, column]
+        if not whole:  # the guard of the last columns is in the last tile of each row alone
+            out.pragma(wide, "loop_partition_hint", True)
     out.reorder(*outer, *inside)
     vectorize_result(out, column, columns)
     return outer
