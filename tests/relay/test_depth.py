@@ -1,4 +1,4 @@
-"""Graphs are deep: a chain of 50,000 calls goes through everything."""
+"""Graphs are deep: a chain of 20,000 calls goes through everything."""
 
 # mypy: disable-error-code="arg-type, attr-defined, no-any-return, operator, unused-ignore"
 
@@ -18,7 +18,7 @@ from sterna.relay.interpreter import interpret
 from sterna.relay.traverse import post_order, rewrite
 from sterna.schedule.kernel import Processor
 
-DEPTH = 50_000
+DEPTH = 20_000
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,9 @@
 """Every path across the boundary, very often, at constant memory.
 
 Each path runs a million times while the memory of the process is watched, and some thousand times
-more while every block is counted. An ordinary run gives each path a second and a half, in which the
-quick ones get through their million; `pytest tests/runtime/test_leaks.py --whole-million` lets the
-slow ones finish too, which takes a while.
+more while every block is counted. An ordinary run gives each path a third of a second, in which
+few get through their million; `pytest tests/runtime/test_leaks.py --whole-million` lets all of
+them finish, which takes a while.
 """
 
 import ctypes
@@ -37,7 +37,7 @@ LIBC = ctypes.CDLL(None)
 SLACK = 3 << 20  # the allocators' own arenas come in steps of one megabyte
 
 MILLION = 1_000_000
-SECONDS = 0.5  # for each path, in an ordinary run
+SECONDS = 0.3  # for each path, in an ordinary run
 ROUNDS = 12  # in which a path has to grow each time before it counts as leaking
 
 
