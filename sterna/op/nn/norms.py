@@ -318,6 +318,9 @@ def _schedule_groups(kernel: Kernel) -> None:
 
 
 _AFFINE = ("data", "gamma", "beta")
+# An element is added to the mean, and its difference from it to the variance as a square (2); then
+# the difference (1) is scaled twice and shifted (2). A root mean square needs no differences.
+ROW_INSTRUCTIONS, RMS_INSTRUCTIONS = 6, 3
 
 _register(
     "layer_norm", _AFFINE, LayerNormAttrs, _compute_affine("T_layer_norm"), _reference_affine,
@@ -328,6 +331,7 @@ _register(
         Case((((2, 16), "float16"), ((16,), "float16"), ((16,), "float16")), {}, 4e-3),
     ],
     "Rows along one or more axes made to have mean 0 and variance 1; then gamma and beta.",
+    instructions=ROW_INSTRUCTIONS,
 )
 
 _register(
@@ -339,7 +343,7 @@ _register(
         Case(((2, 3, 6), (3,), (3,)), {"scale": False, "center": False}),
     ],
     "Every channel of every sample made to have mean 0 and variance 1; then gamma and beta.",
-    rewrites=[_one_group],
+    rewrites=[_one_group], instructions=ROW_INSTRUCTIONS,
 )
 
 _register(
@@ -351,7 +355,7 @@ _register(
         Case(((2, 4, 3, 35), (35,), (35,)), {"num_groups": 1, "axis": -1}),
     ],
     "Groups of channels of every sample made to have mean 0 and variance 1; then gamma and beta.",
-    schedule=_schedule_groups, layout=along_axis,
+    schedule=_schedule_groups, layout=along_axis, instructions=ROW_INSTRUCTIONS,
 )
 
 _register(
@@ -362,10 +366,12 @@ _register(
         Case((((2, 16), "bfloat16"), ((16,), "bfloat16")), {}, 2e-2),
     ],
     "Rows over the root of the mean of their squares, times weight.",
+    instructions=RMS_INSTRUCTIONS,
 )
 
 _register(
     "mean_variance_normalization", ("data",), MeanVarianceAttrs, _compute_mvn, _reference_mvn,
     [Case(((2, 3, 4, 5),)), Case(((2, 6),), {"axis": 1, "epsilon": 0.5})],
     "(data - mean) / (standard deviation + epsilon) over some axes.",
+    instructions=ROW_INSTRUCTIONS,
 )

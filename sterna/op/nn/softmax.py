@@ -14,6 +14,7 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.largest import largest
 from sterna.op.rows import Rows
+from sterna.op.tensor.unary import EXP_INSTRUCTIONS, INVERSE_INSTRUCTIONS
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
@@ -188,6 +189,9 @@ _CASES = [
     Case((((7,), "float64"),), {"axis": 0}),
 ]
 
+# An element is compared with the largest, which is subtracted, and its power is added.
+ROW_INSTRUCTIONS = EXP_INSTRUCTIONS + 3
+
 register(OpRecord(
     "nn.softmax",
     inputs=("data",),
@@ -199,6 +203,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     layout=along_axis,
     schedules={"cpu": _schedule},
+    instructions=ROW_INSTRUCTIONS + INVERSE_INSTRUCTIONS,
     mixed_precision="never",
     cases=[*_CASES, Case(((2, 0),)), Case(((2, 331),)),
            Case((((2, 3), "bfloat16"),), tolerance=1e-2),
@@ -215,6 +220,7 @@ register(OpRecord(
     reference=_reference,
     pattern=OUT_ELEMWISE_FUSABLE,
     schedules={"cpu": _schedule},
+    instructions=ROW_INSTRUCTIONS + 1,
     mixed_precision="never",
     cases=_CASES[:4],
     doc="softmax with one division for a whole row: less exact in the last place, and faster.",
@@ -230,6 +236,7 @@ register(OpRecord(
     pattern=OUT_ELEMWISE_FUSABLE,
     layout=along_axis,
     schedules={"cpu": _schedule},
+    instructions=ROW_INSTRUCTIONS + 1,
     mixed_precision="never",
     cases=_CASES,
     doc="The logarithm of softmax along an axis.",
