@@ -342,14 +342,17 @@ def _product(steps: Steps, x: Expr, factor: float, rest: float) -> Expr:
 
 
 def log1p(x: Expr) -> Expr:
-    """log(1 + x): the rounding error of 1 + x is put back."""
+    """log(1 + x): 1 + f, where 1 + x == (1 + f) * 2**e, comes from x, which no sum has rounded."""
     steps, form = Steps(), format_of(x)
     u = steps(x + 1.0)
-    lost = build.select(x > 1.0, 1.0 - (u - x), x - (u - 1.0))
-    f, e = parts(steps, u)
-    correction = steps(build.select(u < math.inf, lost / u, constant(0.0, x)))
-    result = log_core(steps, f, e * constant(form.ln2[0], x),
-                      e * constant(form.ln2[1], x) + correction)
+    one, mask = form.bias << form.fraction, (1 << form.fraction) - 1
+    moved = steps(bits_of(u) + constant(one - form.half_root, bits_of(x)))
+    below = steps(moved - constant(1 << form.fraction, moved))  # of half as much, which has a place
+    power = constant(2 * one + mask + 1, moved) - (below - (below & constant(mask, moved)))
+    scale = steps(float_of(power))  # 4 * 2**-e
+    f = steps(x * 0.25 * scale + (scale * 0.25 - 1.0))
+    e = steps(build.cast(like(f"float{form.bits}", x), (moved >> form.fraction) - form.bias))
+    result = log_core(steps, f, e * constant(form.ln2[0], x), e * constant(form.ln2[1], x))
     result = steps(with_log_limits(u, steps(result)))
     tiny = absolute(x) < 2.0 ** -(form.fraction + 2)
     return steps.done(build.select(tiny, x, result))
