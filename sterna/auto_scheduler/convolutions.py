@@ -87,11 +87,16 @@ class Convolution:
         rows, taps, width = plan.integer("rows"), made.taps, made.window[1]
         blocks = -(-made.outputs // rows)
 
-        def element(_: Expr, block: Expr, step: Expr, row: Expr) -> Expr:
-            channel, tap = step // taps, step % taps
-            own_channel = block * rows + row
-            read = weight(*own.index({"O": own_channel, "I": channel, "H": tap // width,
+        def product(channel: Expr, step: Expr) -> Expr:
+            tap = step % taps
+            return weight(*own.index({"O": channel, "I": step // taps, "H": tap // width,
                                       "W": tap % width}))
+
+        flat = compute((made.outputs, made.products), product, name=f"{weight.name}_flat")
+
+        def element(_: Expr, block: Expr, step: Expr, row: Expr) -> Expr:
+            own_channel = block * rows + row
+            read = flat(own_channel, step)
             if made.outputs % rows == 0:
                 return read
             return build.if_then_else(own_channel < made.outputs, read, build.const(0.0))

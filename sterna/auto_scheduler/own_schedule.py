@@ -15,7 +15,7 @@ from sterna.ir.expr import Add, Call, Cast, Expr, Mul, Var, variables_in
 from sterna.ir.node import Node, post_order
 from sterna.schedule.choose import Scope, answering, deciding
 from sterna.schedule.conv_chain import schedule_convs
-from sterna.schedule.default import along_last, schedule_default
+from sterna.schedule.default import along_last, schedule_stages
 from sterna.schedule.gemm import schedule_contraction
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.rows_in_cache import schedule_rows
@@ -109,8 +109,8 @@ class _Workload:
         anchor = self._new(total.output(0))
         kept = frozenset[Operation]() if written is None else written.kept
         kernel = self._kernel(anchor, keep={t.op for t in anchor.op.input_tensors} | kept)
-        if kept:
-            schedule_default(kernel)
+        if kept or not isinstance(anchor.op, ComputeOp):  # statements, and what lies around them
+            schedule_stages(kernel, inner=True)
         else:
             (schedule_contraction if written is None else schedule_convs)(kernel)
         return kernel.schedule, self._arguments()
