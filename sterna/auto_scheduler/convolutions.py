@@ -7,6 +7,7 @@ weights are packed when the function begins, as layers do whose weights only the
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from sterna.arith.interval import detect_linear
 from sterna.auto_scheduler.winograd import WinogradWays, Written
@@ -87,7 +88,7 @@ class Convolution:
         rows, taps, width = plan.integer("rows"), made.taps, made.window[1]
         blocks = -(-made.outputs // rows)
 
-        def product(channel: Expr, step: Expr) -> Expr:
+        def product(channel: Expr, step: Expr) -> Any:
             tap = step % taps
             return weight(*own.index({"O": channel, "I": step // taps, "H": tap // width,
                                       "W": tap % width}))
@@ -96,7 +97,7 @@ class Convolution:
 
         def element(_: Expr, block: Expr, step: Expr, row: Expr) -> Expr:
             own_channel = block * rows + row
-            read = flat(own_channel, step)
+            read: Expr = flat(own_channel, step)
             if made.outputs % rows == 0:
                 return read
             return build.if_then_else(own_channel < made.outputs, read, build.const(0.0))

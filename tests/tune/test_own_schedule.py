@@ -106,7 +106,7 @@ def test_convolutions_by_transforms(layout: str) -> None:
     expected = computed(te.create_schedule(out.op), tensors, given)
     space = OwnSpace.of(auto_scheduler.ComputeDAG(tensors), NATIVE)
     assert space is not None
-    offered = [str(each.val) for each in space.space.space_map["implementation"]]
+    offered = [str(each) for each in space.space.space_map["implementation"]]
     assert "direct" in offered
     sizes = {answer.partition("tiles")[0]: answer for answer in offered}
     assert len(sizes) > 2, "F(2, 3) and larger ones"
