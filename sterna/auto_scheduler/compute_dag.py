@@ -2,17 +2,15 @@
 
 import hashlib
 import json
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
 from sterna.auto_scheduler.loop_state import State
 from sterna.auto_scheduler.workload_registry import workload_key_to_tensors
-from sterna.ir.expr import BinaryExpr, Call, Expr, IntImm
-from sterna.ir.node import Node, post_order
 from sterna.te import ComputeOp, Operation, PlaceholderOp, Schedule, Tensor, create_schedule
-from sterna.te.tensor import ProducerLoad, Reduce
+from sterna.te.flops import count_flops
+from sterna.te.tensor import Reduce
 
 
 class ComputeDAG:
@@ -38,7 +36,7 @@ class ComputeDAG:
     @cached_property
     def flop_ct(self) -> float:
         """How many operations one run does."""
-        return float(sum(_flops(op) for op in self.ops))
+        return float(sum(count_flops(op) for op in self.ops))
 
     @property
     def init_state(self) -> State:
@@ -99,35 +97,6 @@ def _sorted(outputs: Sequence[Operation]) -> list[Operation]:
         if not isinstance(op, PlaceholderOp):
             visit(op)
     return list(found)
-
-
-def _flops(op: Operation) -> int:
-    if not isinstance(op, ComputeOp):
-        return 0
-    domain = math.prod(extent_of(axis) for axis in [*op.axis, *op.reduce_axis])
-    return domain * sum(_in_expression(each) for each in op.body)
-
-
-def _in_expression(body: Expr) -> int:
-    counted = 0
-
-    def look(node: Node) -> None:
-        nonlocal counted
-        if isinstance(node, ProducerLoad):
-            return
-        is_computed = isinstance(node, BinaryExpr | Call) and node.dtype.is_float
-        counted += is_computed or isinstance(node, Reduce)
-
-    post_order(body, look)
-    return max(1, counted)
-
-
-def extent_of(axis: Any) -> int:
-    """The length of a loop."""
-    extent = axis.dom.extent
-    if not isinstance(extent, IntImm):
-        raise ValueError(f"the length of {axis} is not known; workloads have known lengths")
-    return int(extent.value)
 
 
 def _line(op: Operation) -> str:

@@ -7,19 +7,23 @@ weights are packed when the function begins, as layers do whose weights only the
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 from sterna.arith.interval import detect_linear
+from sterna.auto_scheduler.winograd import WinogradWays, Written
 from sterna.ir import build
 from sterna.ir.expr import Add, Expr, Mul, Var, variables_in
 from sterna.ir.types import TensorType
 from sterna.op.nn._conv_shape import Conv2DAttrs, contraction_of
 from sterna.op.nn.conv import compute_conv
 from sterna.relay.layout import layout_of
+from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementation import Plan
+from sterna.schedule.cost import tiled_cycles
+from sterna.schedule.implementation import Candidate, Plan
 from sterna.schedule.implementations.direct import packing_of
 from sterna.schedule.implementations.im2col import IMPLEMENTATION as IM2COL
-from sterna.schedule.implementations.im2col import offers_im2col
+from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
 from sterna.schedule.kernel import Processor
 from sterna.schedule.loops import extent_of
 from sterna.schedule.sum_of_products import DIRECT
@@ -38,8 +42,15 @@ class Convolution:
     attrs: Conv2DAttrs
     made: Contraction
 
-    def written(self, data: Tensor, weight: Tensor, processor: Processor) -> Tensor | None:
+    def written(self, data: Tensor, weight: Tensor, processor: Processor) -> Written | None:
         """The same as nn.conv2d computes it; None where that has nothing better for its layout."""
+        ways = WinogradWays.of(self.attrs, self.made, _type(self.data), processor)
+        transformed = [] if ways is None else ways.candidates()
+        if ways is not None and transformed:
+            with_sums = Candidate(Plan.of(DIRECT), self._cycles(processor), label=DIRECT)
+            taken = choose("implementation", [with_sums, *transformed], lambda each: each.cycles)
+            if taken is not with_sums:
+                return ways.written(taken.plan, data, weight, self.attrs.kernel_layout)
         plan, packed = self._packed(weight, processor)
         if plan is None:
             return None
@@ -50,7 +61,13 @@ class Convolution:
         extents = {"N": self.made.batch, "C": self.made.outputs,
                    **dict(zip("HW", self.made.result, strict=True))}
         shape = layout_of(self.made.out_layout).shape(extents)
-        return compute_conv(attrs, TensorType(shape, self.made.out), data, packed)
+        return Written(compute_conv(attrs, TensorType(shape, self.made.out), data, packed))
+
+    def _cycles(self, processor: Processor) -> float:
+        """What it takes without a transform."""
+        if self.made.channels_last or not offers_im2col(self.made, processor):
+            return tiled_cycles(self.made, processor)
+        return im2col_cycles(self.made, processor)
 
     def _packed(self, weight: Tensor, processor: Processor) -> tuple[Plan | None, Tensor]:
         """How it runs, and its weights as they are wanted there."""
@@ -71,11 +88,16 @@ class Convolution:
         rows, taps, width = plan.integer("rows"), made.taps, made.window[1]
         blocks = -(-made.outputs // rows)
 
-        def element(_: Expr, block: Expr, step: Expr, row: Expr) -> Expr:
-            channel, tap = step // taps, step % taps
-            own_channel = block * rows + row
-            read = weight(*own.index({"O": own_channel, "I": channel, "H": tap // width,
+        def product(channel: Expr, step: Expr) -> Any:
+            tap = step % taps
+            return weight(*own.index({"O": channel, "I": step // taps, "H": tap // width,
                                       "W": tap % width}))
+
+        flat = compute((made.outputs, made.products), product, name=f"{weight.name}_flat")
+
+        def element(_: Expr, block: Expr, step: Expr, row: Expr) -> Expr:
+            own_channel = block * rows + row
+            read: Expr = flat(own_channel, step)
             if made.outputs % rows == 0:
                 return read
             return build.if_then_else(own_channel < made.outputs, read, build.const(0.0))

@@ -253,6 +253,8 @@ class State:
     def _split(
         self, stage: StageState, place: int, lengths: Sequence[int], from_inside: bool
     ) -> None:
+        if place >= len(stage.iters):
+            raise ValueError(f"{stage.op.name} has no loop {place} that could be split")
         axis, made = stage.iters[place], []
         own = self._schedule[stage.tensor]
         if any(length < 1 for length in lengths):

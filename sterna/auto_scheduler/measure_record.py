@@ -6,6 +6,7 @@ that their schedules ask, beside no steps.
 
 import json
 import os
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from sterna.auto_scheduler.measure import MeasureInput, MeasureResult, seconds_o
 from sterna.auto_scheduler.steps import Step, step_of_json
 from sterna.auto_scheduler.workload_registry import find_workload, parse_key
 from sterna.autotvm.measure import FAILED_COST
-from sterna.autotvm.record import BROKEN
+from sterna.autotvm.record import BROKEN, add_lines, is_cut
 
 VERSION = "v0.6"
 PathLike = str | os.PathLike[str]
@@ -104,6 +105,10 @@ class RecordReader:
             for number, line in enumerate(file, 1):
                 if not line.strip() or line.startswith("#"):
                     continue
+                if is_cut(line):
+                    warnings.warn(f"{self.filename}, line {number} was cut and is left out",
+                                  stacklevel=2)
+                    continue
                 try:
                     yield load_record_from_string(line)
                 except ValueError as error:
@@ -133,8 +138,7 @@ def save_records(
 ) -> None:
     """Add measurements to a log."""
     lines = [dump_record_to_string(i, r) for i, r in zip(inputs, results, strict=True)]
-    with Path(filename).open("a", encoding="utf-8") as file:
-        file.write("".join(f"{line}\n" for line in lines))
+    add_lines(filename, lines)
 
 
 def best_records(

@@ -15,7 +15,7 @@ from sterna.ir.expr import Add, Call, Cast, Expr, Mul, Var, variables_in
 from sterna.ir.node import Node, post_order
 from sterna.schedule.choose import Scope, answering, deciding
 from sterna.schedule.conv_chain import schedule_convs
-from sterna.schedule.default import along_last
+from sterna.schedule.default import along_last, schedule_stages
 from sterna.schedule.gemm import schedule_contraction
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.rows_in_cache import schedule_rows
@@ -101,14 +101,18 @@ class _Workload:
                 with deciding(SCOPE):
                     written = conv.written(data, weight, self.processor)
             if op is total and written is not None:
-                self.renewed[op.output(0)] = written
+                self.renewed[op.output(0)] = written.tensor
                 continue
             made = self._rewrite(op)
             if op is total:
                 describe_sum(made, _roles(op))
         anchor = self._new(total.output(0))
-        kernel = self._kernel(anchor, keep={t.op for t in anchor.op.input_tensors})
-        (schedule_contraction if written is None else schedule_convs)(kernel)
+        kept = frozenset[Operation]() if written is None else written.kept
+        kernel = self._kernel(anchor, keep={t.op for t in anchor.op.input_tensors} | kept)
+        if kept or not isinstance(anchor.op, ComputeOp):  # statements, and what lies around them
+            schedule_stages(kernel, inner=True)
+        else:
+            (schedule_contraction if written is None else schedule_convs)(kernel)
         return kernel.schedule, self._arguments()
 
     def _rows(self) -> tuple[Schedule, list[Tensor]]:

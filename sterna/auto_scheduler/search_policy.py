@@ -150,11 +150,9 @@ class SketchPolicy:
         return None
 
     def _preload(self, log: PathLike) -> None:
-        """Learn the best of what was measured before; the same steps are not measured again."""
-        if self.task.layer is not None:
-            return
+        """Learn the best of what was measured before; the same schedule is not measured again."""
         self._measured |= {
-            asked.state.transform_steps: result for asked, result in load_records(log)
+            _key(asked.state): result for asked, result in load_records(log)
             if asked.task.workload_key == self.task.workload_key
         }
         times = [seconds_of(result) for result in self._measured.values()]
@@ -190,7 +188,7 @@ class SketchPolicy:
             if found is None:
                 break
             search, config = found
-            known = self._measured.get(tuple(self._state(search, config).transform_steps))
+            known = self._measured.get(_key(self._state(search, config)))
             if known is not None:
                 asked = PlainInput(search.task.target, search.task, config)
                 costs = known.costs or (FAILED_COST,)
@@ -250,6 +248,11 @@ class SketchPolicy:
         if self._measurer is not None:
             self._measurer.close()
             self._measurer = None
+
+
+def _key(state: State | LoggedState) -> tuple[Any, ...]:
+    """What tells one schedule from others."""
+    return tuple(state.transform_steps), tuple(sorted(getattr(state, "answers", ())))
 
 
 class EmptyPolicy(SketchPolicy):

@@ -8,13 +8,14 @@ tile is a block; inside, a register tile is summed up and its innermost loop is 
 import math
 from collections.abc import Sequence
 
-from sterna.auto_scheduler.compute_dag import ComputeDAG, extent_of
+from sterna.auto_scheduler.compute_dag import ComputeDAG
 from sterna.auto_scheduler.loop_state import State
 from sterna.auto_scheduler.own_schedule import is_costly
 from sterna.autotvm.space import Config, ConfigSpace, InstantiationError
 from sterna.support.dtype import DataType
 from sterna.target import Target
 from sterna.te import ComputeOp, Operation
+from sterna.te.flops import extent_of
 
 UNROLLS = (64, 0, 16, 512)
 LARGEST_TILE = 64

@@ -6,12 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from sterna.auto_scheduler.search_policy import SketchPolicy
+from sterna.auto_scheduler.measure import seconds_of
+from sterna.auto_scheduler.measure_record import load_best_record
+from sterna.auto_scheduler.search_policy import PreloadMeasuredStates, SketchPolicy
 from sterna.auto_scheduler.search_task import SearchTask
 from sterna.auto_scheduler.tuning_options import TuningOptions
 
 # What a task is believed to gain by another round while nothing is known about it.
 FIRST_GAIN = 0.1
+# What a task takes while nothing is known about it.
+UNKNOWN_SECONDS = 1e10
 
 
 class TaskSchedulerCallback:
@@ -58,6 +62,14 @@ class LogEstimatedLatency(TaskSchedulerCallback):
                            f"Trials\t{task_scheduler.ct}\n")
 
 
+def _known_seconds(task: SearchTask, log: str | None) -> float:
+    """What the best schedule takes that a log knows."""
+    if log is None:
+        return UNKNOWN_SECONDS
+    _, best = load_best_record(log, task.workload_key, task.target)
+    return UNKNOWN_SECONDS if best is None else seconds_of(best)
+
+
 class TaskScheduler:
     """Shares measurements among tasks."""
 
@@ -85,7 +97,7 @@ class TaskScheduler:
             [PrintTableInfo(), LogEstimatedLatency("total_latency.tsv")]
             if callbacks is None else list(callbacks)
         )
-        self.best_costs = [1e10] * len(tasks)
+        self.best_costs = [_known_seconds(task, load_log_file) for task in tasks]
         self.task_cts = [0] * len(tasks)
         self.gains = [FIRST_GAIN] * len(tasks)
         self.dead: set[int] = set()
@@ -115,7 +127,10 @@ class TaskScheduler:
 
     def _policies(self, search_policy: Any, option: TuningOptions) -> list[Any]:
         if isinstance(search_policy, str):
-            return [SketchPolicy(task, verbose=option.verbose) for task in self.tasks]
+            log = self.load_log_file
+            known = [] if log is None else [PreloadMeasuredStates(log)]
+            return [SketchPolicy(task, verbose=option.verbose, init_search_callbacks=known)
+                    for task in self.tasks]
         if len(search_policy) != len(self.tasks):
             raise ValueError(f"{len(self.tasks)} tasks have {len(search_policy)} policies")
         return list(search_policy)

@@ -7,6 +7,7 @@ whose knobs are the questions that `sterna.schedule.choose` answers.
 from sterna.autotvm import (
     callback,
     dispatch,
+    env,
     graph_tuner,
     layers,
     measure,
@@ -17,6 +18,7 @@ from sterna.autotvm import (
     tuner,
 )
 from sterna.autotvm.dispatch import FallbackContext, apply_graph_best, apply_history_best
+from sterna.autotvm.env import GLOBAL_SCOPE
 from sterna.autotvm.layers import extract_from_program
 from sterna.autotvm.measure import (
     LocalBuilder,
@@ -28,7 +30,14 @@ from sterna.autotvm.measure import (
     measure_option,
 )
 from sterna.autotvm.space import ConfigEntity, ConfigSpace, InstantiationError
-from sterna.autotvm.template import apply_fixed_config, create, get_config, template
+from sterna.autotvm.template import (
+    apply_fixed_config,
+    create,
+    get_config,
+    register_topi_compute,
+    register_topi_schedule,
+    template,
+)
 from sterna.autotvm.tuner import (
     DropletTuner,
     GATuner,
@@ -38,10 +47,11 @@ from sterna.autotvm.tuner import (
 )
 
 __all__ = [
-    "ConfigEntity", "ConfigSpace", "DropletTuner", "FallbackContext", "GATuner",
+    "ConfigEntity", "ConfigSpace", "DropletTuner", "FallbackContext", "GATuner", "GLOBAL_SCOPE",
     "GridSearchTuner", "InstantiationError", "LocalBuilder", "LocalRunner", "MeasureErrorNo",
-    "MeasureInput", "MeasureResult", "RPCRunner", "RandomTuner", "XGBTuner",
-    "apply_fixed_config", "apply_graph_best", "apply_history_best", "callback", "create",
-    "dispatch", "extract_from_program", "get_config", "graph_tuner", "layers", "measure",
-    "measure_option", "record", "space", "task", "template", "tophub", "tuner",
+    "MeasureInput", "MeasureResult", "RPCRunner", "RandomTuner", "XGBTuner", "apply_fixed_config",
+    "apply_graph_best", "apply_history_best", "callback", "create", "dispatch", "env",
+    "extract_from_program", "get_config", "graph_tuner", "layers", "measure", "measure_option",
+    "record", "register_topi_compute", "register_topi_schedule", "space", "task", "template",
+    "tophub", "tuner",
 ]

@@ -6,11 +6,10 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from io import TextIOBase
-from pathlib import Path
 from typing import Any
 
 from sterna.autotvm.measure import MeasureInput, MeasureResult, seconds_of
-from sterna.autotvm.record import encode
+from sterna.autotvm.record import add_lines, encode
 
 logger = logging.getLogger("autotvm")
 PREFIXES = {"T": 1e12, "G": 1e9, "M": 1e6, "K": 1e3, "": 1.0}
@@ -22,12 +21,11 @@ def log_to_file(file_out: str | os.PathLike[str] | TextIOBase, protocol: str = "
     """Add each measurement to a log, at once: what is killed later has lost nothing."""
 
     def call(_: Any, inputs: Sequence[MeasureInput], results: Sequence[MeasureResult]) -> None:
-        lines = "".join(f"{encode(i, r, protocol)}\n" for i, r in zip(inputs, results, strict=True))
+        lines = [encode(i, r, protocol) for i, r in zip(inputs, results, strict=True)]
         if isinstance(file_out, TextIOBase):
-            file_out.write(lines)
+            file_out.write("".join(f"{line}\n" for line in lines))
         else:
-            with Path(file_out).open("a", encoding="utf-8") as file:
-                file.write(lines)
+            add_lines(file_out, lines)
 
     return call
 

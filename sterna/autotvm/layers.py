@@ -10,13 +10,16 @@ from sterna.autotvm.space import Config, ConfigEntity, ConfigSpace, OtherOptionE
 from sterna.autotvm.template import Workload
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
+from sterna.relay.analysis import get_total_mac_number, list_op_freqs
 from sterna.relay.expr import Function
 from sterna.relay.random_inputs import random_inputs
 from sterna.schedule.caches import MACHINE
 from sterna.target import Target, is_microcontroller
 from sterna.tune.board import questions_of
-from sterna.tune.measure import Measured
+from sterna.tune.measure import Measured, Times
 from sterna.tune.network import Offers, Questions
+from sterna.tune.network_tasks import extract
+from sterna.tune.statistics import Verdict, compare
 from sterna.tune.tuner import network_inputs
 from sterna.tune.worker import Worker, write_network
 
@@ -70,6 +73,7 @@ class LayerTask:
     def __init__(self, scope: str, target: Target, network: NetworkWorker, flop: float) -> None:
         self.scope, self.target, self.network, self.flop = scope, target, network, flop
         self.args = (scope,)
+        self._untuned: float | None = None
         self.config_space = ConfigSpace()
         for question, offered in _offers(network.questions).items():
             own, _, name = question.rpartition("/")
@@ -88,10 +92,27 @@ class LayerTask:
         raise TypeError(f"the layer {self.scope} is built with its network, by relay.build")
 
     def seconds(self, config: ConfigEntity, board: str | None = None) -> list[float]:
-        """What the layer takes with these answers, inside of its network."""
+        """What the layer takes with these answers, inside of its network.
+
+        It is what the untuned layer took at first, by the ratio of both as they ran in turns; what
+        is not known to be faster counts as long as the untuned one.
+        """
         found = self.network.compare(answers_of_config(self.scope, config), 0.2, board)
-        times = found.layers.get(self.scope)
-        return [fmean(found.total.challenger)] if times is None else list(times.challenger)
+        if self._untuned is None:
+            self._untuned = fmean(found.total.incumbent) * found.fractions.get(self.scope, 1.0)
+        own, times = self._untuned, found.layers.get(self.scope)
+        if times is None:  # other kernels than the layer's changed with it, or none did
+            saved = fmean(found.changed.incumbent) - fmean(found.changed.challenger)
+            times = Times([own] * len(found.changed.incumbent), [
+                max(own / 100, own - before + after) for before, after in
+                zip(found.changed.incumbent, found.changed.challenger, strict=True)
+            ]) if saved else Times([own], [own])
+        pairs = zip(times.incumbent, times.challenger, strict=True)
+        costs = [own * after / before for before, after in pairs]
+        if fmean(costs) < own and len(costs) > 1:
+            sure = compare(times.incumbent, times.challenger).verdict is Verdict.FASTER
+            return costs if sure else [own] * len(costs)
+        return costs
 
     def __repr__(self) -> str:
         return f"Task(func_name={LAYER}, args={self.args}, target={self.target})"
@@ -116,10 +137,31 @@ def extract_from_program(
     mod: IRModule | Function, params: Mapping[str, Any] | None, target: Any,
     target_host: Any = None, ops: Sequence[Any] | None = None,
 ) -> list[LayerTask]:
-    """The layers of a network whose schedules can be chosen otherwise."""
+    """The layers of a network whose schedules can be chosen otherwise.
+
+    ops: the operators whose layers are wanted, such as relay.op.get("nn.conv2d"); all if none is
+    named.
+    """
     whole = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
     wanted = Target(target)
     network = NetworkWorker(whole, dict(params or {}), wanted)
+    kernels = extract(whole, wanted, params, network.level)
+    names = {getattr(op, "name", op) for op in ops or ()}
+    calling = {kernel.scope for kernel in kernels if names & set(list_op_freqs(kernel.mod))}
+    macs = {kernel.scope: get_total_mac_number(kernel.mod["main"]) for kernel in kernels}
     scopes = dict.fromkeys(q.rpartition("/")[0] for q in _offers(network.questions))
-    tasks = [LayerTask(scope, wanted, network, 0.0) for scope in scopes if scope]
+    tasks = [LayerTask(scope, wanted, network, 2.0 * macs.get(scope, 0)) for scope in scopes
+             if scope and (ops is None or scope in calling)]
     return [task for task in tasks if len(task.config_space) > 1]
+
+
+def extract_from_multiple_program(
+    mods: Sequence[IRModule | Function], params: Sequence[Mapping[str, Any] | None], target: Any,
+    target_host: Any = None, ops: Sequence[Any] | None = None,
+) -> list[LayerTask]:
+    """The layers of several networks; those that are alike once, in the first that has them."""
+    found: dict[str, LayerTask] = {}
+    for mod, own in zip(mods, params, strict=True):
+        for task in extract_from_program(mod, own, target, target_host, ops):
+            found.setdefault(task.scope, task)
+    return list(found.values())

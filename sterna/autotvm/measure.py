@@ -6,7 +6,7 @@ The results of each are compared with those of the first that ran: a wrong one i
 import math
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
 from pathlib import Path
@@ -218,6 +218,21 @@ class Measurer:
         """End the process and drop the files."""
         self._process.close()
         self._folder.cleanup()
+
+
+def create_measure_batch(
+    task: Task | LayerTask, option: MeasureOption
+) -> Callable[[Sequence[MeasureInput]], list[MeasureResult]]:
+    """What measures configurations of a task, one batch after the other."""
+
+    def measure_batch(inputs: Sequence[MeasureInput]) -> list[MeasureResult]:
+        measurer = Measurer(task, option)
+        try:
+            return [measurer.measure(each.config)[1] for each in inputs]
+        finally:
+            measurer.close()
+
+    return measure_batch
 
 
 def seconds_of(result: MeasureResult) -> float:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from io import TextIOBase
 from pathlib import Path
@@ -54,6 +55,9 @@ def decode(row: str, protocol: str = "json") -> Record | None:
         return None
     try:
         found = json.loads(row)
+        if found.get("v", VERSION) < VERSION:
+            warnings.warn("lines of tuning logs before version 0.2 are not read", stacklevel=2)
+            return None
         target, name, args, *_ = found["input"]
         config = ConfigEntity.from_json_dict(found["config"])
         costs, error_no, all_cost, timestamp = found["result"]
@@ -87,14 +91,46 @@ def load_from_file(path: str | os.PathLike[str]) -> Iterator[Record]:
 
 
 def load_from_buffer(file: Iterable[str] | TextIOBase) -> Iterator[Record]:
-    """The measurements of an open log; lines that are none are refused by their number."""
+    """The measurements of an open log; lines that are none are refused by their number.
+
+    One that whoever wrote it had no time to end is left out, with a warning.
+    """
     for number, line in enumerate(file, 1):
+        if is_cut(str(line)):
+            warnings.warn(f"line {number} of a tuning log was cut and is left out", stacklevel=2)
+            continue
         try:
             found = decode(str(line))
         except ValueError as error:
             raise ValueError(f"line {number}: {error}") from None
         if found is not None:
             yield found
+
+
+def is_cut(line: str) -> bool:
+    """Whether a line is the beginning of a JSON object or list without its end."""
+    if not line.startswith(("{", "[")):
+        return False
+    try:
+        json.loads(line)
+    except RecursionError:
+        return False
+    except ValueError:
+        return True
+    return False
+
+
+def add_lines(path: str | os.PathLike[str], lines: Iterable[str]) -> None:
+    """Add lines to a log at once, behind a line that a writer who was killed did not end."""
+    with Path(path).open("a+b") as file:
+        file.seek(0, os.SEEK_END)
+        if file.tell():
+            file.seek(-1, os.SEEK_END)
+            is_open = file.read(1) != b"\n"
+        else:
+            is_open = False
+        text = "".join(f"{line}\n" for line in lines)
+        file.write(("\n" + text if is_open else text).encode())
 
 
 def best_records(records: Iterable[Record]) -> dict[tuple[str, Workload], Record]:

@@ -7,7 +7,7 @@ ConfigEntity, one point of the space, which gives what was chosen.
 import itertools
 import math
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from sterna.ir.expr import IntImm
@@ -15,6 +15,8 @@ from sterna.te import IterVar, Schedule
 
 # A loop that nobody would write has more factors than this; the search takes no longer for it.
 MOST_ENTITIES = 100_000
+# Points of a large space that are drawn before none is believed to pass the filters.
+POINTS_DRAWN = 10_000
 
 
 class InstantiationError(ValueError):
@@ -203,16 +205,60 @@ def _sizes(length: int, parts: int, policy: str, largest: int) -> Iterator[tuple
 
 
 def reorder_candidates(
-    count: int, policy: str = "identity", candidate: Sequence[Sequence[int]] | None = None
+    axes: Sequence[Any], policy: str = "identity", candidate: Sequence[Sequence[Any]] = (),
+    interval: tuple[int, int] | None = None, spatial: Sequence[Sequence[Any]] = (),
+    reduce: Sequence[Sequence[Any]] = (),
 ) -> list[ReorderEntity]:
-    """All orders of some loops."""
+    """All orders of some loops that a policy allows.
+
+    interval: the places whose loops change places. spatial, reduce: chains of loops that were split
+    from one, which keep their order among themselves; the last of a spatial chain runs innermost.
+    """
+
+    def places(chain: Sequence[Any]) -> list[int]:
+        return [each if isinstance(each, int) else _place(each, axes) for each in chain]
+
+    found: Iterable[Sequence[int]]
     if policy == "identity":
-        return [ReorderEntity(range(count))]
-    if policy == "all":
-        return [ReorderEntity(perm) for perm in itertools.permutations(range(count))]
-    if policy == "candidate":
-        return [ReorderEntity(perm) for perm in candidate or ()]
-    raise ValueError(f"policy '{policy}' is unknown; loops are ordered by identity, all, candidate")
+        found = [range(len(axes))]
+    elif policy == "all":
+        found = itertools.permutations(range(len(axes)))
+    elif policy == "interval_all":
+        begin, end = interval or (0, len(axes))
+        found = ([*range(begin), *middle, *range(end, len(axes))]
+                 for middle in itertools.permutations(range(begin, end)))
+    elif policy == "candidate":
+        found = (places(each) for each in candidate)
+    elif policy in ("interleave", "interleave_cuda"):
+        chains, sums = [places(each) for each in spatial], [places(each) for each in reduce]
+        last = [chain[-1:] for chain in chains]
+        inner = (merged_chains([*last, *sums]) if policy == "interleave" else
+                 ([*own, *(place for chain in last for place in chain)]
+                  for own in merged_chains(sums)))
+        found = ([*before, *after] for before, after in itertools.product(
+            merged_chains([chain[:-1] for chain in chains]), list(inner)))
+    else:
+        raise ValueError(f"policy '{policy}' is unknown; loops are ordered by identity, all, "
+                         "interval_all, candidate, interleave, interleave_cuda")
+    return [ReorderEntity(perm) for perm in itertools.islice(found, MOST_ENTITIES)]
+
+
+def _place(axis: Any, axes: Sequence[Any]) -> int:
+    found = [place for place, own in enumerate(axes) if own is axis]
+    if not found:
+        raise ValueError(f"{axis} is none of the loops that are ordered")
+    return found[0]
+
+
+def merged_chains(chains: Sequence[Sequence[int]]) -> Iterator[list[int]]:
+    """All orders in which every chain keeps its own."""
+    left = [chain for chain in chains if chain]
+    if not left:
+        yield []
+    for number, chain in enumerate(left):
+        rest = [*left[:number], chain[1:], *left[number + 1 :]]
+        for merged in merged_chains(rest):
+            yield [chain[0], *merged]
 
 
 def annotate_candidates(count: int, policy: str = "none") -> list[AnnotateEntity]:
@@ -264,7 +310,7 @@ class Config:
     def define_reorder(self, name: str, axes: Sequence[Any], policy: str = "identity",
                        **options: Any) -> list[Any]:
         """In which order loops run."""
-        self.offer(name, lambda: reorder_candidates(len(axes), policy, **options))
+        self.offer(name, lambda: reorder_candidates(axes, policy, **options))
         return list(axes)
 
     def define_annotate(self, name: str, axes: Sequence[Any], policy: str = "none",
@@ -298,6 +344,14 @@ class Config:
             known = ", ".join(self.entities) or "none"
             raise KeyError(f"there is no knob '{name}'; there are {known}")
         return self.entities[name]
+
+    def __setitem__(self, name: str, entity: Any) -> None:
+        """Choose something for a knob, as templates do where no configuration is known."""
+        self.entities[name] = entity
+
+    def valid(self) -> bool:
+        """Whether a schedule can be made of it; one that cannot raises an InstantiationError."""
+        return True
 
     def __contains__(self, name: str) -> bool:
         return name in self.entities
@@ -357,6 +411,25 @@ class ConfigSpace(Config):
         """Whether the filters let a point pass."""
         point = self.get(index)
         return all(each(point) for each in self.filters)
+
+    def get_next_index(self, index: int, n: int = 1, start: int | None = None,
+                       end: int | None = None) -> int | None:
+        """The n-th point behind another one that the filters let pass; None if there is none."""
+        low, high = start or 0, len(self) if end is None else end
+        points = range(max(index + 1, low), high) if n > 0 else range(min(index, high) - 1, low - 1,
+                                                                      -1)
+        valid = (point for point in points if self.is_index_valid(point))
+        return next(itertools.islice(valid, abs(n) - 1, None), None) if n else index
+
+    def get_rand_index(self, start: int | None = None, end: int | None = None,
+                       to_exclude: Collection[int] = ()) -> int:
+        """A point at random that the filters let pass."""
+        points = range(start or 0, len(self) if end is None else end)
+        drawn = random.sample(points, min(len(points), POINTS_DRAWN))
+        for point in drawn:
+            if point not in to_exclude and self.is_index_valid(point):
+                return point
+        raise InstantiationError("the filters let no point pass that was drawn")
 
     def sample_ints(self, count: int) -> list[int]:
         """Some points at random, none twice."""

@@ -8,12 +8,14 @@ from typing import Any
 from sterna.autotvm.space import Config, ConfigSpace, FallbackConfigEntity
 from sterna.target import Target
 from sterna.te import Schedule, Tensor
+from sterna.te.flops import count_flops
 
 Template = Callable[..., tuple[Schedule, Sequence[Tensor]]]
 Workload = tuple[Any, ...]
 Lookup = Callable[[Target | None, Workload], Config | None]
 
 TEMPLATES: dict[str, Template] = {}
+COMPUTES: dict[str, Callable[..., Any]] = {}
 _config: ContextVar[Config | None] = ContextVar("config", default=None)
 _lookups: ContextVar[tuple[Lookup, ...]] = ContextVar("lookups", default=())
 
@@ -42,6 +44,50 @@ def template(task_name: str) -> Callable[[Template], Template]:
         wrapped.__qualname__ = own.__qualname__
         wrapped.__doc__ = own.__doc__
         TEMPLATES[task_name] = wrapped
+        return wrapped
+
+    return decorate
+
+
+Compute = Callable[..., Any]
+
+
+def register_topi_compute(task_name: str) -> Callable[[Compute], Compute]:
+    """Register what an operator of one's own computes, as a function of a configuration first.
+
+    With register_topi_schedule of the same name it is a template. A call of it, without the
+    configuration, has the one that is known around it.
+    """
+
+    def decorate(own: Compute) -> Compute:
+        def wrapped(*args: Any) -> Any:
+            return own(_config.get() or find_config(workload_of(task_name, args)), *args)
+
+        COMPUTES[task_name] = wrapped
+        wrapped.__doc__ = own.__doc__
+        return wrapped
+
+    return decorate
+
+
+def register_topi_schedule(task_name: str) -> Callable[[Compute], Compute]:
+    """Register how an operator of one's own is scheduled: by a configuration and its outputs."""
+
+    def decorate(own: Compute) -> Compute:
+        def whole(*args: Any) -> tuple[Schedule, Sequence[Tensor]]:
+            if task_name not in COMPUTES:
+                raise ValueError(f"register_topi_compute('{task_name}') says what is computed")
+            made = COMPUTES[task_name](*args)
+            outputs = list(made) if isinstance(made, list | tuple) else [made]
+            given = [arg for arg in args if isinstance(arg, Tensor)]
+            return own(get_config(), outputs), [*given, *outputs]
+
+        whole.__qualname__ = own.__qualname__
+        template(task_name)(whole)
+
+        def wrapped(outputs: Any, *more: Any) -> Any:
+            return own(_config.get() or FallbackConfigEntity(), outputs, *more)
+
         return wrapped
 
     return decorate
@@ -100,8 +146,10 @@ class Task:
     def __init__(self, name: str, args: Sequence[Any], target: Target) -> None:
         self.name, self.args, self.target = name, tuple(args), target
         self.config_space = ConfigSpace()
-        self.instantiate(self.config_space)
-        self.flop = self.config_space.flop
+        schedule, _ = self.instantiate(self.config_space)
+        self.flop = self.config_space.flop or float(
+            sum(count_flops(stage.op, of_a_copy=0) for stage in schedule.stages)
+        )
 
     @property
     def workload(self) -> Workload:

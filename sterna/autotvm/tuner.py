@@ -25,6 +25,7 @@ from sterna.autotvm.measure import (
 )
 from sterna.autotvm.space import ConfigEntity
 from sterna.autotvm.template import Task
+from sterna.support.classic import classic_names
 
 logger = logging.getLogger("autotvm")
 
@@ -242,3 +243,6 @@ class DropletTuner(ModelTuner):
     def __init__(self, task: Task | LayerTask, start_position: Sequence[int] | None = None,
                  pvalue: float = 0.05) -> None:
         super().__init__(task)
+
+
+__getattr__ = classic_names(__name__)

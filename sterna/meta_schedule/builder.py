@@ -5,6 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 
+@dataclass(frozen=True)
+class BuilderResult:
+    """What became of building a candidate."""
+
+    artifact_path: str | None
+    error_msg: str | None
+
+
 class Builder:
     """Compiles candidates."""
 

@@ -3,8 +3,9 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-STRATEGIES = ("evolutionary", "replay_func", "replay_trace", "replay-func", "replay-trace")
-SCHEDULERS = ("gradient", "round_robin", "round-robin")
+from sterna.meta_schedule.search_strategy import SearchStrategy
+from sterna.meta_schedule.task_scheduler import TaskScheduler
+
 # What a network is given if nobody says anything else.
 TRIALS = 64
 
@@ -24,16 +25,10 @@ class TuneConfig(NamedTuple):
 
     def check(self) -> "TuneConfig":
         """The same; raises ValueError for what no version ever took."""
-        expect_known("strategy", self.strategy, STRATEGIES)
-        expect_known("task_scheduler", self.task_scheduler, SCHEDULERS)
+        SearchStrategy.check(self.strategy)
+        TaskScheduler.check(self.task_scheduler)
         for name in ("max_trials_global", "num_trials_per_iter", "max_trials_per_task"):
             value = getattr(self, name)
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name}={value!r} must be a number of at least 1")
         return self
-
-
-def expect_known(what: str, given: Any, known: tuple[str, ...]) -> None:
-    """Raise ValueError for a text that means nothing; objects of the user's are not looked into."""
-    if isinstance(given, str) and given not in known:
-        raise ValueError(f"{what} '{given}' is unknown; there are {', '.join(known)}")

@@ -6,19 +6,22 @@ records whose traces hold other instructions are read, kept and written, but cho
 
 import base64
 import json
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from sterna.autotvm.record import add_lines, is_cut
 from sterna.ir.module import IRModule
 from sterna.ir.serialize import load_json, save_json
 from sterna.ir.structural import structural_equal, structural_hash
+from sterna.meta_schedule.tuned_schedule import MAIN, TunedSchedule, scheduled
 from sterna.schedule.choose import answering
-from sterna.support.write_aside import write_aside
 from sterna.target import Target
+from sterna.tir.stmt import PrimFunc
 
 INSTRUCTION = "SternaAnswers"
 FAILED_SECONDS = 1e10
@@ -153,12 +156,34 @@ class Database:
         return fitting[0] if fitting else None
 
     def query(
-        self, mod: IRModule, target: Any, *, workload_name: str = "main", kind: str = "record"
-    ) -> TuningRecord | None:
-        """The same; records are what there is."""
-        if kind != "record":
-            raise ValueError(f"kind '{kind}': a schedule that was chosen is known by its record")
-        return self.query_tuning_record(mod, target, workload_name)
+        self, mod: IRModule, target: Any, *, workload_name: str = "main", kind: str = "schedule"
+    ) -> Any:
+        """The fastest of a module for a target: its record, its schedule or its loops."""
+        known = {"record": self.query_tuning_record, "schedule": self.query_schedule,
+                 "ir_module": self.query_ir_module}
+        if kind not in known:
+            raise ValueError(f"kind '{kind}' is unknown; there are {', '.join(known)}")
+        return known[kind](mod, target, workload_name)
+
+    def query_schedule(
+        self, mod: IRModule, target: Any, workload_name: str = MAIN
+    ) -> TunedSchedule | None:
+        """A function of loops as the fastest record schedules it; None if there is none."""
+        record = self.query_tuning_record(mod, target, workload_name)
+        if record is None or MAIN not in mod:
+            return None
+        func = mod[MAIN]
+        if not isinstance(func, PrimFunc):
+            return None
+        made, trace = scheduled(MAIN, func, record.trace)
+        return TunedSchedule(IRModule({MAIN: made}), trace)
+
+    def query_ir_module(
+        self, mod: IRModule, target: Any, workload_name: str = MAIN
+    ) -> IRModule | None:
+        """The loops of that schedule."""
+        found = self.query_schedule(mod, target, workload_name)
+        return None if found is None else found.mod
 
     def answers(self, target: Any) -> dict[str, str]:
         """What the fastest record of each workload answers for a target."""
@@ -180,7 +205,8 @@ class Database:
     # ---- where it is used ----
 
     def __enter__(self) -> "Database":
-        targets = {str(record.target) for record in self.records if record.target is not None}
+        targets = {str(record.target) for record in self.get_all_tuning_records()
+                   if record.target is not None}
         answers: dict[str, str] = {}
         for text in targets:
             answers |= self.answers(text)
@@ -203,7 +229,10 @@ class Database:
     @staticmethod
     def create(kind: str = "json", *args: Any, **options: Any) -> "Database":
         """A database by its name."""
-        known: dict[str, type[Database]] = {"json": JSONDatabase, "memory": MemoryDatabase}
+        known: dict[str, type[Database]] = {
+            "json": JSONDatabase, "memory": MemoryDatabase, "union": UnionDatabase,
+            "ordered_union": OrderedUnionDatabase,
+        }
         if kind not in known:
             raise ValueError(f"database '{kind}' is unknown; there are {', '.join(known)}")
         return known[kind](*args, **options)
@@ -213,21 +242,11 @@ class MemoryDatabase(Database):
     """Records that live as long as this object."""
 
 
-@dataclass
-class _Files:
-    workloads: Path
-    records: Path
-    lines: dict[Path, list[str]] = field(default_factory=dict)
-
-    def append(self, path: Path, row: Any) -> None:
-        """Add a line; the file is whole before and after."""
-        self.lines.setdefault(path, []).append(json.dumps(row))
-        text = "\n".join(self.lines[path]) + "\n"
-        write_aside(path, lambda aside: aside.write_text(text, "utf-8"))
-
-
 class JSONDatabase(Database):
-    """Records in two files of JSON lines: workloads, and what was found for them."""
+    """Records in two files of JSON lines: workloads, and what was found for them.
+
+    Several programs may write to them: lines are added at once, and never rewritten.
+    """
 
     def __init__(
         self,
@@ -243,49 +262,108 @@ class JSONDatabase(Database):
         if folder is None and (path_workload is None or path_tuning_record is None):
             raise ValueError("give work_dir, or path_workload and path_tuning_record")
         own = folder or Path()
-        self._files = _Files(
-            Path(path_workload or own / "database_workload.json"),
-            Path(path_tuning_record or own / "database_tuning_record.json"),
-        )
-        for path in (self._files.workloads, self._files.records):
+        self.path_workload = Path(path_workload or own / "database_workload.json")
+        self.path_tuning_record = Path(path_tuning_record or own / "database_tuning_record.json")
+        self._places: dict[Workload, int] = {}
+        """The lines of workloads."""
+        for path in (self.path_workload, self.path_tuning_record):
             if not path.is_file() and not allow_missing:
                 raise FileNotFoundError(f"there is no file '{path}'")
             path.parent.mkdir(parents=True, exist_ok=True)
-        self._read(self._files.workloads, self._take_workload)
-        self._read(self._files.records, self._take_record)
+        by_line = self._read(self.path_workload, self._take_workload)
+        self._read(self.path_tuning_record, lambda row, _: self._take_record(row, by_line))
 
-    def _take_workload(self, row: Any) -> None:
-        super().commit_workload(Workload.from_json(row).mod)
+    def _take_workload(self, row: Any, place: int) -> Workload:
+        found = super().commit_workload(Workload.from_json(row).mod)
+        self._places.setdefault(found, place)
+        return found
 
-    def _take_record(self, row: Any) -> None:
+    def _take_record(self, row: Any, by_line: Mapping[int, Workload]) -> None:
         index, record = row
-        if type(index) is not int or not 0 <= index < len(self.workloads):
+        if type(index) is not int or index not in by_line:
             raise ValueError(f"there is no workload {index!r}")
-        self.records.append(TuningRecord.from_json(record, self.workloads[index]))
+        self.records.append(TuningRecord.from_json(record, by_line[index]))
 
-    def _read(self, path: Path, take: Callable[[Any], None]) -> None:
+    def _read(self, path: Path, take: Callable[[Any, int], Any]) -> dict[int, Any]:
+        """What was made of each line; those that a writer did not end are left out."""
+        found = {}
         lines = path.read_text("utf-8").splitlines() if path.is_file() else []
-        self._files.lines[path] = lines
-        for number, line in enumerate(lines, 1):
+        for place, line in enumerate(lines):
+            if is_cut(line):
+                warnings.warn(f"'{path}', line {place + 1} was cut and is left out", stacklevel=4)
+                continue
             try:
-                take(json.loads(line))
+                found[place] = take(json.loads(line), place)
             except _BROKEN as error:
-                raise ValueError(f"'{path}', line {number} is no record: {error}") from None
+                raise ValueError(f"'{path}', line {place + 1} is no record: {error}") from None
+        return found
 
     def commit_workload(self, mod: IRModule) -> Workload:
         """The workload of a module, written to the file if it is new."""
-        known = len(self.workloads)
         found = super().commit_workload(mod)
-        if len(self.workloads) > known:
-            self._files.append(self._files.workloads, found.as_json())
+        if found not in self._places:
+            line = json.dumps(found.as_json())
+            add_lines(self.path_workload, [line])
+            # Another program may have added lines as well: the first that says this counts.
+            self._places[found] = self.path_workload.read_text("utf-8").splitlines().index(line)
         return found
 
     def commit_tuning_record(self, record: TuningRecord) -> None:
         """Add a record to the file."""
         super().commit_tuning_record(record)
-        index = next(i for i, w in enumerate(self.workloads)
-                     if structural_equal(w.mod, record.workload.mod))
-        self._files.append(self._files.records, [index, record.as_json()])
+        place = self._places[self.commit_workload(record.workload.mod)]
+        add_lines(self.path_tuning_record, [json.dumps([place, record.as_json()])])
+
+
+class UnionDatabase(Database):
+    """Several databases, of which the fastest record counts."""
+
+    def __init__(self, *databases: Database) -> None:
+        super().__init__()
+        self.databases = databases
+
+    def query_tuning_record(
+        self, mod: IRModule, target: Any, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        """The fastest record that one of them has."""
+        found = [d.query_tuning_record(mod, target, workload_name) for d in self.databases]
+        return min((record for record in found if record is not None),
+                   key=lambda record: record.mean_seconds, default=None)
+
+    def answers(self, target: Any) -> dict[str, str]:
+        """What the fastest record of each workload answers; the first of them where they differ."""
+        found: dict[str, str] = {}
+        for database in reversed(self.databases):
+            for workload in database.workloads:
+                record = self.query_tuning_record(workload.mod, target)
+                found |= {} if record is None else record.answers
+        return found
+
+    def has_workload(self, mod: IRModule) -> bool:
+        """Whether one of them may have records of a module."""
+        return any(database.has_workload(mod) for database in self.databases)
+
+    def get_all_tuning_records(self) -> list[TuningRecord]:
+        """Those of all."""
+        return [each for database in self.databases for each in database.get_all_tuning_records()]
+
+    def __len__(self) -> int:
+        return sum(len(database) for database in self.databases)
+
+    def commit_tuning_record(self, record: TuningRecord) -> None:
+        """Refused: records are written to one of them."""
+        raise TypeError("records are written to a database, not to several at once")
+
+
+class OrderedUnionDatabase(UnionDatabase):
+    """Several databases, of which the first counts that has a record."""
+
+    def query_tuning_record(
+        self, mod: IRModule, target: Any, workload_name: str = "main"
+    ) -> TuningRecord | None:
+        """The fastest record of the first that has one."""
+        found = (d.query_tuning_record(mod, target, workload_name) for d in self.databases)
+        return next((record for record in found if record is not None), None)
 
 
 create = Database.create

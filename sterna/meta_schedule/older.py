@@ -17,6 +17,7 @@ from sterna.meta_schedule.runner import Runner
 from sterna.meta_schedule.tir_integration import tune_tir
 from sterna.meta_schedule.tune import default_trials, tune_tasks
 from sterna.relay.expr import Function
+from sterna.te import Tensor, create_prim_func
 from sterna.tune.network_tasks import ExtractedTask
 
 extract_task_from_relay = extract_tasks
@@ -45,6 +46,22 @@ def tune_tvm(
     return tune_extracted_tasks(
         tasks, config or TuneConfig(), work_dir, builder=builder, runner=runner, database=database
     )
+
+
+def tune_te(
+    tensors: Sequence[Tensor],
+    target: Any,
+    config: TuneConfig,
+    work_dir: str | Path,
+    *,
+    task_name: str = "main",
+    builder: Builder | str = "local",
+    runner: Runner | str = "local",
+    database: Database | str = "json",
+) -> Any:
+    """Tune what tensors compute; the best schedule, or None."""
+    return tune_tir(create_prim_func(list(tensors)), target, work_dir, config=config,
+                    builder=builder, runner=runner, database=database)
 
 
 def tune_extracted_tasks(

@@ -4,14 +4,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sterna.driver import relay_build
+from sterna.driver import relay_build, vm_build
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.meta_schedule.builder import Builder
 from sterna.meta_schedule.database import Database
 from sterna.meta_schedule.profiler import Profiler
 from sterna.meta_schedule.runner import Runner
-from sterna.meta_schedule.tune import tune_tasks
+from sterna.meta_schedule.tune import check_named, tune_tasks
 from sterna.relay.expr import Function
 from sterna.schedule.choose import answering
 from sterna.target import Target
@@ -74,6 +74,7 @@ def tune_relay(
     instruments: Sequence[Any] | None = None,
 ) -> Database:
     """Tune a network; the database holds what was found."""
+    check_named(cost_model, task_scheduler, space, strategy)
     tasks = extract_tasks(mod, target, params, opt_level=opt_level)
     contexts, weights = extracted_tasks_to_tune_contexts(tasks, work_dir)
     return tune_tasks(
@@ -100,13 +101,16 @@ def compile_relay(
     instruments: Sequence[Any] | None = None,
 ) -> Any:
     """Build a network with the best that a database knows for the target."""
-    if backend != "graph":
-        raise ValueError(f"backend '{backend}': what was tuned is built for the graph executor")
+    if backend not in ("graph", "vm"):
+        raise ValueError(f"backend '{backend}' is neither graph nor vm")
     wanted = Target(target)
     config = {k: v for k, v in (pass_config or {}).items() if not k.startswith("relay.backend.")}
     context = PassContext(opt_level, disabled_pass=disabled_pass, instruments=instruments,
                           config=config)
     with Profiler.timeit("PostTuningCompilation"), answering(database.answers(wanted)), context:
+        if backend == "vm":
+            whole = mod if isinstance(mod, IRModule) else IRModule.from_expr(mod)
+            return vm_build.compile(whole, wanted, params=params)
         return relay_build.build(
             mod, target=wanted, params=params, executor=executor, runtime=runtime
         )

@@ -1,7 +1,7 @@
 """Who times candidates: a process of this machine, or a device that a tracker lends."""
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,14 @@ class EvaluatorConfig:
     repeat: int = 1
     min_repeat_ms: int = 100
     enable_cpu_cache_flush: bool = False
+
+
+@dataclass(frozen=True)
+class RunnerResult:
+    """What became of running a candidate: seconds, or why there are none."""
+
+    run_secs: Sequence[float] | None
+    error_msg: str | None
 
 
 class Runner:

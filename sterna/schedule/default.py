@@ -85,6 +85,11 @@ def vectorize_result(stage: Stage, axis: IterVar, width: int, most: int | None =
 @generic_schedule("cpu")
 def schedule_default(kernel: Kernel) -> None:
     """Every stage by its own loops: outer ones in parallel, the innermost as vectors."""
+    schedule_stages(kernel)
+
+
+def schedule_stages(kernel: Kernel, inner: bool = False) -> None:
+    """The same; inner: stages that others read are transposed by register tiles too."""
     rows = rows_of(kernel)
     made_by_row = [stage for made in rows.values() for stage in made]
     for stage in list(kernel.schedule.stages):
@@ -96,7 +101,7 @@ def schedule_default(kernel: Kernel) -> None:
                 schedule_reduction(kernel, stage)
             elif _brings_together(stage, kernel.processor):
                 _schedule_together(kernel, stage)
-            elif not kernel.is_flat and (along := all_read_across(stage)) is not None:
+            elif not kernel.is_flat and (along := all_read_across(stage, inner)) is not None:
                 transpose_tiles(kernel, stage, along)
             else:
                 schedule_elements(stage, kernel.processor, kernel.is_flat)

@@ -24,10 +24,13 @@ BESIDE = 4
 FEW_ROWS = 2
 
 
-def all_read_across(stage: Stage) -> IterVar | None:
-    """The axis along which all that is read lies side by side, if it is not the last one."""
+def all_read_across(stage: Stage, inner: bool = False) -> IterVar | None:
+    """The axis along which all that is read lies side by side, if it is not the last one.
+
+    inner: stages count whose results other stages read, and not outputs alone.
+    """
     assert isinstance(stage.op, ComputeOp)
-    if not stage.is_output or not stage.op.axis:
+    if not (stage.is_output or inner) or not stage.op.axis:
         return None
     *outer, last = stage.op.axis
     reads = direct_reads_of(stage)

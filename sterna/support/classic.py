@@ -12,8 +12,16 @@ from sterna.support.discovery import load_name
 # A name as users know it: the module that it is, or the module and the attribute.
 MOVED = {
     "sterna.auto_scheduler.utils": "sterna.rpc.tracker_client",
+    "sterna.autotvm.measure.measure": "sterna.autotvm.measure",
+    "sterna.autotvm.measure.measure_methods": "sterna.autotvm.measure",
     "sterna.autotvm.measure.request_remote": "sterna.rpc.tracker_client:request_remote",
+    "sterna.autotvm.task.dispatcher": "sterna.autotvm.dispatch",
     "sterna.autotvm.task.space": "sterna.autotvm.space",
+    "sterna.autotvm.task.task": "sterna.autotvm.template",
+    "sterna.autotvm.task.topi_integration": "sterna.autotvm.template",
+    "sterna.autotvm.tuner.callback": "sterna.autotvm.callback",
+    "sterna.autotvm.tuner.tuner": "sterna.autotvm.tuner",
+    "sterna.autotvm.tuner.xgboost_tuner": "sterna.autotvm.tuner",
     "sterna.contrib.cc.cross_compiler": "sterna.contrib.cc:cross_compile",
     "sterna.contrib.debugger.debug_runtime": "sterna.contrib.debugger.debug_executor",
     "sterna.contrib.graph_runtime": "sterna.contrib.graph_executor",

@@ -6,6 +6,7 @@ slow, never wrong. What is no longer offered is set aside, and the user is told.
 """
 
 import json
+import os
 import sqlite3
 import time
 from collections.abc import Iterator, Mapping
@@ -57,6 +58,11 @@ def _declared() -> dict[str, str]:
 _OURS = _declared()
 
 
+# What SQLite says of files that are whole but cannot be written.
+_NOT_WRITTEN = {sqlite3.SQLITE_FULL, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_IOERR,
+                sqlite3.SQLITE_BUSY, sqlite3.SQLITE_CANTOPEN}
+
+
 class DatabaseError(ValueError):
     """A file is no database of tuning records, or cannot be used."""
 
@@ -91,7 +97,7 @@ class TuningDatabase:
     @contextmanager
     def _open(self) -> Iterator[sqlite3.Connection]:
         """A connection whose changes are all kept, or none."""
-        mode = "ro" if self.read_only else "rwc"
+        mode = "rwc" if not self.read_only else f"ro{self._unchanging}"
         try:
             connection = sqlite3.connect(
                 f"{self.path.absolute().as_uri()}?mode={mode}", uri=True, timeout=_WAIT_SECONDS
@@ -99,13 +105,26 @@ class TuningDatabase:
         except sqlite3.Error as error:
             raise DatabaseError(f"'{self.path}' cannot be opened: {error}") from None
         try:
+            # Bytes that are no text make their row useless, not the others.
+            connection.text_factory = lambda text: text.decode("utf-8", "replace")
             connection.execute("pragma trusted_schema = off")
             with connection:
                 yield connection
         except sqlite3.Error as error:
-            raise DatabaseError(f"'{self.path}' holds no tuning records: {error}") from None
+            code = getattr(error, "sqlite_errorcode", 0) & 0xFF
+            what = "cannot be written" if code in _NOT_WRITTEN else "holds no tuning records"
+            raise DatabaseError(f"'{self.path}' {what}: {error}") from None
+        except UnicodeDecodeError:  # what SQLite says about a broken schema
+            raise DatabaseError(f"'{self.path}' holds no tuning records: it is broken") from None
         finally:
             connection.close()
+
+    @property
+    def _unchanging(self) -> str:
+        """That a file cannot change, where nobody can write beside it: readers write there too."""
+        beside = self.path.with_name(f"{self.path.name}-wal")
+        is_fixed = not os.access(self.path.parent, os.W_OK) and not beside.exists()
+        return "&immutable=1" if is_fixed else ""
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         (mark,) = connection.execute("pragma application_id").fetchone()

@@ -28,7 +28,7 @@ from sterna.tune.candidates import (
 from sterna.tune.database import Trial
 from sterna.tune.measure import Measured, Times
 from sterna.tune.statistics import Comparison, Verdict, combined, compare
-from sterna.tune.workers import OUTCOMES, Request, TrialError, Workers
+from sterna.tune.workers import OUTCOMES, Request, TrialError, Workers, once_more
 
 # When the whole network is expected to gain less than this, the search ends.
 LEAST_GAIN = 0.01
@@ -83,6 +83,8 @@ class Progress:
     untuned_seconds: float = 0.0
     """Of the network, as it was seen first."""
     layers: Mapping[str, LayerProgress] = field(default_factory=dict)
+    tried: Sequence[Trial] = ()
+    """In this round."""
 
 
 Watch = Callable[[Progress, list[Trial]], None]
@@ -149,7 +151,7 @@ class Search:
             wins = sum(trial.outcome == Verdict.FASTER.value for trial in trials)
             watch(Progress(self.rounds, math.exp(self.log_ratio), expected,
                            sum(self.trials.values()), wins, time.monotonic() - begin, untuned,
-                           self._layers(now)), trials)
+                           self._layers(now), tuple(trials)), trials)
         return self.incumbent
 
     def _layers(self, now: Measured) -> dict[str, LayerProgress]:
@@ -322,7 +324,8 @@ class Search:
 
     def _measure(self, answers: Mapping[str, str]) -> Measured:
         """The incumbent beside itself: what it asks, and its layers' fractions of the time."""
-        found = self.worker.compare(answers, answers, 0.0, self.budget.timeout)
+        timeout = self.budget.timeout
+        found = once_more(lambda: self.worker.compare(answers, answers, 0.0, timeout))
         self.asked |= set(found.questions.taken)
         return found
 
@@ -383,6 +386,7 @@ def _failed(candidate: Candidate, error: TrialError) -> Trial:
 def final_times(worker: Workers, answers: Mapping[str, str], budget: Budget) -> Times:
     """The untuned network and the tuned one in turns, each as a whole."""
     request = Request({}, answers, 3 * budget.round_seconds)
-    found = [each.total for each in worker.compare_everywhere(request, budget.timeout)]
+    seen = once_more(lambda: worker.compare_everywhere(request, budget.timeout))
+    found = [each.total for each in seen]
     ratios = {place: compare(t.incumbent, t.challenger).ratio for place, t in enumerate(found)}
     return found[sorted(ratios, key=ratios.__getitem__)[len(ratios) // 2]]

@@ -1,9 +1,9 @@
 """Who builds and times trials, one at a time or many at once, and how a trial can fail."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from sterna.tune.measure import Measured, Times
 from sterna.tune.network import Answers, Questions
@@ -37,6 +37,17 @@ OUTCOMES: dict[type[TrialError], str] = {
     Wrong: "wrong", Crashed: "crashed", Hung: "hung", Refused: "refused"
 }
 _KINDS: dict[str, type[TrialError]] = {"wrong": Wrong, "refused": Refused}
+
+
+Found = TypeVar("Found")
+
+
+def once_more(ask: Callable[[], Found]) -> Found:
+    """What is asked; once more if the process ended, which something else may have done to it."""
+    try:
+        return ask()
+    except Crashed:
+        return ask()
 
 
 class NoWorkersError(ConnectionError):

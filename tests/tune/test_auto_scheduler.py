@@ -180,6 +180,9 @@ def test_lines_that_are_no_records_are_named(tmp_path: Path) -> None:
     log.write_text('# a comment\n{"i": [["no key", "llvm", [], "", 0, []], [[], []]], "r": 1}\n')
     with pytest.raises(ValueError, match="line 2"):
         list(auto_scheduler.load_records(log))
+    log.write_text('{"i": [["no key", "ll')
+    with pytest.warns(UserWarning, match="line 1 was cut and is left out"):
+        assert not list(auto_scheduler.load_records(log))
     task = auto_scheduler.SearchTask(func="softmax_rows", args=(4, 4), target="llvm")
     log.write_text("")
     with pytest.raises(RuntimeError, match="no valid schedule"):
@@ -202,6 +205,8 @@ def test_layers_of_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         measure_callbacks=[auto_scheduler.RecordToFile(log)],
     ))
     assert "EstimatedLatency" in (tmp_path / "total_latency.tsv").read_text()
+    again = auto_scheduler.TaskScheduler(tasks, weights, load_log_file=str(log), callbacks=[])
+    assert again.best_costs == tuner.best_costs, "what the log knows"
     given = np.random.default_rng(2).random((1, 8, 10, 10), "float32")
     config = {"relay.backend.use_auto_scheduler": True}
     with auto_scheduler.ApplyHistoryBest(log) as applied, sterna.transform.PassContext(

@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ import pytest
 
 import sterna as tvm
 from sterna import autotvm, micro, relay, te
+from sterna.autotvm.layers import LayerTask
 from sterna.autotvm.run_process import in_turns
-from sterna.autotvm.space import FallbackConfigEntity
+from sterna.autotvm.space import FallbackConfigEntity, reorder_candidates
+from sterna.tune.measure import Measured, Times
+from sterna.tune.network import Questions
 from tests.schedule.implemented import run_built
 from tests.support import require_program
 
@@ -175,12 +179,95 @@ def test_lines_that_are_none(tmp_path: Path) -> None:
         autotvm.measure_option(runner="cloud")
 
 
+def test_orders_of_loops() -> None:
+    y, x, k = (te.reduce_axis((0, 4), name=name) for name in "yxk")
+    kinds: dict[str, Any] = {
+        "interval_all": {"interval": (1, 3)}, "candidate": {"candidate": [[k, y, x], [0, 2, 1]]},
+        "interleave": {"spatial": [[y, x]], "reduce": [[k]]},
+        "interleave_cuda": {"spatial": [[y, x]], "reduce": [[k]]},
+    }
+    found = {policy: [each.perm for each in reorder_candidates([y, x, k], policy, **options)]
+             for policy, options in kinds.items()}
+    assert found == {
+        "interval_all": [[0, 1, 2], [0, 2, 1]], "candidate": [[2, 0, 1], [0, 2, 1]],
+        "interleave": [[0, 1, 2], [0, 2, 1]], "interleave_cuda": [[0, 2, 1]],
+    }
+    with pytest.raises(ValueError, match="is none of the loops that are ordered"):
+        reorder_candidates([y, x], "candidate", candidate=[[k]])
+    space = task().config_space
+    space.multi_filter(lambda point: point["tile_y"].size[-1] == 4)
+    assert space.get_next_index(0) == 2 and space.get_next_index(2, -1) is None
+    assert space.get_rand_index() % 5 == 2
+
+
+def test_operators_of_ones_own() -> None:
+    @autotvm.register_topi_compute("tests/scaled")
+    def scaled(cfg: Any, x: te.Tensor) -> te.Tensor:
+        made: te.Tensor = te.compute(x.shape, lambda i: x[i] * 3.0, name="scaled")
+        return made
+
+    @autotvm.register_topi_schedule("tests/scaled")
+    def schedule(cfg: Any, outs: list[te.Tensor]) -> te.Schedule:
+        s = te.create_schedule([out.op for out in outs])
+        cfg.define_split("tile", s[outs[0]].op.axis[0], num_outputs=2)
+        if cfg.is_fallback:
+            cfg["tile"] = autotvm.task.space.SplitEntity([-1, 2])
+        cfg["tile"].apply(s, outs[0], s[outs[0]].op.axis[0])
+        return s
+
+    x = te.placeholder((8,), name="x")
+    found = autotvm.task.create("tests/scaled", args=(x,), target=TARGET)
+    assert len(found.config_space) == 4 and found.flop == 8, "counted where nobody says it"
+    s, args = found.instantiate(found.config_space.get(1))
+    out = tvm.nd.array(np.zeros(8, "float32"))
+    tvm.build(s, list(args), target=TARGET)(tvm.nd.array(np.ones(8, "float32")), out)
+    assert out.numpy().tolist() == [3.0] * 8
+    assert len(schedule([scaled(x)]).stages[-1].leaf_iter_vars) == 2
+
+
+def test_lines_that_were_cut(tmp_path: Path) -> None:
+    log = tmp_path / "cut.log"
+    asked = autotvm.MeasureInput(TARGET, task(), task().config_space.get(3))
+    result = autotvm.MeasureResult((1.0,), 0, 0.1, 0.0)
+    line = autotvm.record.encode(asked, result)
+    log.write_text(f"{line}\n{line[:50]}")
+    autotvm.callback.log_to_file(log)(None, [asked], [result])
+    with pytest.warns(UserWarning, match="line 2 of a tuning log was cut and is left out"):
+        assert len(list(autotvm.record.load_from_file(log))) == 2
+    with pytest.warns(UserWarning, match="before version 0.2 are not read"):
+        assert autotvm.record.decode('{"v": 0.1, "i": []}') is None
+
+
+def test_a_layer_counts_by_the_untuned_one() -> None:
+    """A candidate is believed to be faster only if it surely is, whatever the machine does."""
+    nothing = Questions({}, {}, {})
+    network: Any = SimpleNamespace(questions=nothing)
+    layer = LayerTask("a * b", TARGET, network, 8.0)
+    point = layer.config_space.get(0)
+
+    def measured(layers: dict[str, Times], changed: Times, whole: float) -> None:
+        total = Times([whole] * 8, [whole] * 8)
+        found = Measured(layers, changed, total, nothing, {"a * b": 0.5})
+        network.compare = lambda *_: found
+
+    same = Times([0.0] * 8, [0.0] * 8)
+    measured({}, same, 2.0)
+    assert layer.seconds(point) == [1.0], "nothing changed: half of the network's time"
+    measured({"a * b": Times([5.0] * 8, [4.0] * 8)}, same, 10.0)
+    assert layer.seconds(point) == pytest.approx([0.8] * 8), "by the ratio, on a slower machine"
+    measured({"a * b": Times([5.0, 4.0] * 4, [4.0, 4.4] * 4)}, same, 10.0)
+    assert layer.seconds(point) == [1.0] * 8, "not known to be faster"
+    measured({}, Times([3.0] * 8, [3.5] * 8), 2.0)
+    assert layer.seconds(point) == pytest.approx([1.5] * 8), "with what else changed"
+
+
 def test_layers_of_a_network(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     x = relay.var("x", shape=(1, 8, 9, 9))
     weight = relay.const(rng.standard_normal((16, 8, 3, 3)).astype("float32"))
     mod = tvm.IRModule.from_expr(relay.nn.conv2d(x, weight, padding=1))
-    layers = autotvm.task.extract_from_program(mod, {}, TARGET)
+    layers = autotvm.task.extract_from_program(mod, {}, TARGET, ops=[relay.op.get("nn.conv2d")])
+    assert [each.flop for each in layers] == [2.0 * 9 * 9 * 16 * 8 * 9]
     layer = next(each for each in layers if " * " in each.scope)
     log = tmp_path / "layers.log"
     search = autotvm.XGBTuner(layer)

@@ -1,6 +1,7 @@
 """Records of tuning: many writers, strangers' files, what is set aside."""
 
 import math
+import os
 import sqlite3
 import threading
 from pathlib import Path
@@ -49,6 +50,23 @@ def test_two_tuners_do_no_harm(tmp_path: Path) -> None:
     for thread in threads:
         thread.join()
     assert len(TuningDatabase(path).answers(HERE)) == 80
+
+
+def test_files_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, target = tmp_path / "t.db", Target("llvm")
+    database = TuningDatabase(path)
+    database.keep(target, {"layer/tile": ("4 x 4", 0.9)})
+    monkeypatch.setattr(os, "access", lambda *_: False)  # a folder that nobody may write to
+    fixed = TuningDatabase(path, read_only=True)
+    assert fixed.answers(target) == {"layer/tile": "4 x 4"}
+    assert [each.name for each in tmp_path.iterdir()] == ["t.db"], "readers write nothing beside it"
+    with pytest.raises(DatabaseError, match=r"t\.db' cannot be written: attempt to write a read"):
+        fixed.keep(target, {"layer/tile": ("2 x 2", 0.8)})
+    broken = bytearray(path.read_bytes())
+    broken[broken.lower().index(b"create table")] = 0xFA
+    path.write_bytes(broken)
+    with pytest.raises(DatabaseError, match=r"t\.db' holds no tuning records"):
+        TuningDatabase(path)
 
 
 def test_files_that_are_something_else(tmp_path: Path) -> None:

@@ -12,7 +12,10 @@ from typing import TypeVar
 
 from sterna.target import Target
 from sterna.tune import Budget, TuningDatabase
+from sterna.tune.measure import Measured
+from sterna.tune.network import Answers
 from sterna.tune.tuner import search_network
+from sterna.tune.workers import Crashed
 from tests.support import ROOT
 from tests.tune.simulated import SimulatedWorker, random_layer, whole_time
 
@@ -64,6 +67,29 @@ def test_a_killed_tuner_loses_no_round_that_was_over(tmp_path: Path) -> None:
     again = search_network(worker, TARGET, TuningDatabase(path), Budget(trials=40))
     assert not known & {(t.question, t.answer) for t in again.trials if t.outcome != "open"}
     assert whole_time(worker, again.answers) < whole_time(worker, {})
+
+
+class EndedWorker(SimulatedWorker):
+    """One whose process something else ends at its first comparison and at the proof."""
+
+    ended = True
+
+    def refresh(self) -> None:
+        self.ended = True
+
+    def compare(
+        self, incumbent: Answers, challenger: Answers, seconds: float, timeout: float
+    ) -> Measured:
+        if self.ended:
+            self.ended = False
+            raise Crashed("the process ended with status -9")
+        return super().compare(incumbent, challenger, seconds, timeout)
+
+
+def test_a_process_that_ends_at_the_proof_loses_nothing(tmp_path: Path) -> None:
+    worker, database = EndedWorker(network().layers), TuningDatabase(tmp_path / "t.db")
+    found = search_network(worker, TARGET, database, Budget(trials=10))
+    assert found.answers and database.answers(TARGET) == found.answers
 
 
 def test_two_tuners_on_one_file_end_well(tmp_path: Path) -> None:

@@ -128,6 +128,16 @@ def test_bad_arguments(network: Any, tmp_path: Path, monkeypatch: pytest.MonkeyP
         ms.JSONDatabase()
     with pytest.raises(ValueError, match="tasks are what extract_tasks gave"):
         ms.tune_tasks(tasks=[], work_dir=tmp_path, max_trials_global=4)
+    with pytest.raises(TypeError, match="EvolutionarySearch has no option size; there are popul"):
+        ms.search_strategy.EvolutionarySearch(size=5)
+    with pytest.raises(ValueError, match="sch_rules: spaces are what the compiler's schedules ask"):
+        ms.space_generator.PostOrderApply(sch_rules=[])
+    with pytest.raises(TypeError, match="cost_model is a name or a CostModel, not 5"):
+        ms.tune_tir(product(4), TARGET, tmp_path, 1, cost_model=5)
+    with pytest.raises(ValueError, match="measure_callbacks 'mine' is unknown; there are default"):
+        ms.tune_tir(product(4), TARGET, tmp_path, 1, measure_callbacks="mine")
+    with pytest.raises(TypeError, match="written to a database, not to several"):
+        ms.database.UnionDatabase().commit_tuning_record(record_of(ms.MemoryDatabase(), 1.0))
 
 
 def product(n: int) -> Any:
@@ -148,12 +158,35 @@ def expect_product(mod: Any, n: int) -> None:
 QUICK_RUNNER = ms.LocalRunner(evaluator_config=ms.EvaluatorConfig(1, 1, 0, False))
 
 
+@ms.derived_object
+class Heard(ms.measure_callback.PyMeasureCallback):
+    """What callbacks are told."""
+
+    def __init__(self) -> None:
+        self.seen: list[tuple[int, Any]] = []
+
+    def apply(
+        self, task_scheduler: Any, task_id: int, measure_candidates: Any, builder_results: Any,
+        runner_results: Any,
+    ) -> None:
+        assert len(measure_candidates) == len(builder_results) == len(runner_results)
+        assert task_scheduler.tasks
+        self.seen += [(task_id, result.run_secs) for result in runner_results]
+
+
 def test_functions_of_tensors_are_tuned(tmp_path: Path) -> None:
-    func = product(32)
+    func, heard = product(32), Heard()
     database = ms.tune_tir(
-        tvm.IRModule({"main": func}), "llvm", str(tmp_path), 3, runner=QUICK_RUNNER
+        tvm.IRModule({"main": func}), "llvm", str(tmp_path), 3, runner=QUICK_RUNNER,
+        space=ms.space_generator.PostOrderApply(), cost_model=ms.CostModel.create("random"),
+        strategy=ms.search_strategy.EvolutionarySearch(population_size=8),
+        measure_callbacks=[heard, *ms.MeasureCallback.create("default")],
+        task_scheduler=ms.TaskScheduler.create("round-robin"),
     )
-    assert len(database) == 3
+    assert len(database) == 3 and len(heard.seen) == 3 and heard.seen[0][1][0] > 0
+    whole = tvm.IRModule({"main": func})
+    expect_product(database.query(whole, "llvm", kind="ir_module"), 32)
+    assert database.query(whole, "llvm").trace.as_python()
     read = ms.JSONDatabase(work_dir=tmp_path)
     assert len(read) == 3, "what was found is in the two files"
     best = ms.tir_integration.compile_tir(read, func, "llvm")
@@ -164,8 +197,37 @@ def test_functions_of_tensors_are_tuned(tmp_path: Path) -> None:
 
 def test_the_older_spelling_gives_a_schedule(tmp_path: Path) -> None:
     config = ms.TuneConfig(max_trials_global=2)
-    best = ms.tune_tir(product(16), "llvm", config, tmp_path, runner=QUICK_RUNNER)
+    best = ms.tune_tir(product(16), target="llvm", config=config, work_dir=tmp_path,
+                       runner=QUICK_RUNNER)
     expect_product(best.mod, 16)
+
+
+def record_of(database: ms.Database, seconds: float, size: int = 4) -> ms.TuningRecord:
+    workload = database.commit_workload(tvm.IRModule({"main": product(size)}))
+    return ms.TuningRecord.of_answers({"q": str(seconds)}, workload, [seconds], TARGET)
+
+
+def test_two_programs_write_one_database(tmp_path: Path) -> None:
+    first, second = ms.JSONDatabase(work_dir=tmp_path), ms.JSONDatabase(work_dir=tmp_path)
+    first.commit_tuning_record(record_of(first, 3.0, size=2))
+    for database, seconds in ((second, 2.0), (first, 1.0), (second, 4.0)):
+        database.commit_tuning_record(record_of(database, seconds))
+    records = tmp_path / "database_tuning_record.json"
+    records.write_bytes(records.read_bytes() + b"[1, [[[")  # whoever wrote this was killed
+    with pytest.warns(UserWarning, match="line 5 was cut and is left out"):
+        read = ms.JSONDatabase(work_dir=tmp_path)
+    assert [len(read), len(read.workloads)] == [4, 2]
+    read.commit_tuning_record(record_of(read, 5.0))
+    with pytest.warns(UserWarning, match="line 5 was cut"):
+        again = ms.JSONDatabase(work_dir=tmp_path)
+    assert sorted(r.mean_seconds for r in again.get_all_tuning_records()) == [1, 2, 3, 4, 5]
+    other, small = ms.MemoryDatabase(), tvm.IRModule({"main": product(4)})
+    other.commit_tuning_record(record_of(other, 0.5))
+    for kind, want in (("union", 0.5), ("ordered_union", 1.0)):
+        both = ms.Database.create(kind, again, other)
+        found = both.query_tuning_record(small, TARGET)
+        assert found is not None and found.mean_seconds == want and len(both) == 6
+        assert both.answers(TARGET) == {"q": str(want)}
 
 
 def test_loops_that_nobody_knows_are_refused(tmp_path: Path) -> None:

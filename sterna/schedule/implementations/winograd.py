@@ -67,7 +67,7 @@ class Winograd(PackedImplementation):
             if blocks is None:
                 return []
         seen = made if blocks is None else blocks.contraction(made)
-        block = _block(seen, processor)
+        block = block_of(seen, processor)
         if not self.suits(seen) or seen.outputs // seen.groups % block:
             return []
         arranging = 0 if blocks is None else prod(blocks.shape) / ARRANGED / processor.threads
@@ -86,7 +86,7 @@ class Winograd(PackedImplementation):
 
     def of_free_weights(self, made: Contraction, processor: Processor) -> Sequence[Candidate]:
         """The plans whose weights the run transforms, with what that costs."""
-        block = _block(made, processor)
+        block = block_of(made, processor)
         if not self.suits(made) or made.outputs // made.groups % block:
             return []
         return [
@@ -145,7 +145,7 @@ def transformed_in_graph(
 
     G g G' is (G x G) times the window as one column, of all pairs of channels at once.
     """
-    block, m, window = _block(made, processor), plan.integer("m"), made.window[0]
+    block, m, window = block_of(made, processor), plan.integer("m"), made.window[0]
     by_tap = call_of("layout_transform", weight, src_layout=layout, dst_layout=f"HWOI{block}o")
     g = as_array(matrices(m, window).window)
     both = Constant(from_numpy(np.kron(g, g).astype("float32")))
@@ -186,7 +186,7 @@ def _expect_loops(made: Contraction, plan: Plan, block: int) -> None:
         )
 
 
-def _block(made: Contraction, processor: Processor) -> int:
+def block_of(made: Contraction, processor: Processor) -> int:
     """Output channels that lie together."""
     width = made.result[-1]
     return tile_of_rows(processor, width, made.outputs // made.groups, FLOAT32, made.depth).columns
