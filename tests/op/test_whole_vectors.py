@@ -40,6 +40,9 @@ def optimized(mod: tvm.IRModule, target: str) -> str:
         ("conv2d", (1, 24, 12, 12), (93, 8, 3, 3), {"padding": 1, "groups": 3}),
         ("conv2d", (2, 14, 14, 62), (1, 1, 31, 62),
          {"data_layout": "NHWC", "kernel_layout": "HWIO", "groups": 2}),
+        ("conv2d", (1, 37, 14, 14), (46, 37, 3, 3), {"padding": 1}),
+        ("conv2d", (2, 13, 15, 33), (5, 5, 33, 16),
+         {"data_layout": "NHWC", "kernel_layout": "HWIO", "padding": 2, "dilation": 2}),
         ("dense", (3, 128), (257, 128), {}),
         ("dense", (2, 5, 64), (1001, 64), {}),
     ],
@@ -75,6 +78,22 @@ def test_halves_of_vectors_are_filled_where_a_transform_pays(window: int, added:
     mod = layer("conv2d", (1, 256, 19, 19), weight, padding=window // 2)
     text = optimized(mod, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
     assert (("strided_slice" in text), ("winograd" in text)) == (added, added)
+
+
+@pytest.mark.parametrize("cpu", ["aarch64-linux-gnu -mcpu=neoverse-n1", "x86_64-linux-gnu "
+                                 "-mcpu=skylake-avx512", "x86_64-linux-gnu -mcpu=haswell"])
+@pytest.mark.parametrize("inputs", [61, 126])
+def test_inputs_fill_vectors_where_a_transform_pays(cpu: str, inputs: int) -> None:
+    weight = np.ones((126, inputs, 3, 3), "float32")
+    text = optimized(layer("conv2d", (1, inputs, 28, 28), weight, padding=1), f"llvm -mtriple={cpu}")
+    assert "winograd" in text and f"{inputs}, 28, 28" in text
+
+
+def test_inputs_stay_where_nothing_would_be_gained() -> None:
+    pointwise = layer("conv2d", (1, 61, 28, 28), np.ones((64, 61, 1, 1), "float32"))
+    assert "nn.pad" not in optimized(pointwise, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+    assert "nn.pad" not in optimized(layer(
+        "conv2d", (1, 61, 28, 28), np.ones((64, 61, 3, 3), "float32"), padding=1), "c")
 
 
 @pytest.mark.parametrize(("channels", "added"), [(131, True), (68, False), (4, False)])
