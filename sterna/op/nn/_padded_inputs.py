@@ -96,10 +96,10 @@ def _more_inputs(made: Contraction, processor: Processor) -> int:
         """With channels last, whole vectors of results among others; or as they lie."""
         last = replace(made, inputs=inputs, data_layout="NHWC", out_layout="NHWC")
         cut = 2 * result * made.out.bytes / STREAMED + KERNEL
-        found = [
-            _least(replace(last, outputs=outputs), processor) + moved + (outputs > made.outputs) * cut
-            for outputs in dict.fromkeys([made.outputs, made.outputs + -made.outputs % lanes])
-        ]
+        whole = made.outputs + -made.outputs % lanes
+        found = [moved + _least(last, processor)]
+        if whole > made.outputs:
+            found.append(moved + _least(replace(last, outputs=whole), processor) + cut)
         if inputs > made.inputs:
             return min(found) + 2 * own * made.data.bytes / STREAMED + KERNEL
         lies = im2col_cycles(made, processor) if offers_im2col(made, processor) else math.inf
