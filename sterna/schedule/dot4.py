@@ -29,6 +29,9 @@ from sterna.tir import decl_buffer, dot4, ir_builder
 
 GROUP = 4
 LEAST_LANES = 4
+# How much longer dot products take whose four bytes are loaded into all lanes, one group at a time,
+# on processors that take lanes of what holds several groups; as it was measured.
+ONE_GROUP = 1.6
 INT32 = DataType("int32")
 
 
@@ -51,6 +54,18 @@ def dot_lanes(channels: int, processor: Processor) -> int:
 def takes_dot4(channels: int, depth: int, processor: Processor) -> bool:
     """Whether sums of so many bytes for so many channels come in groups of four."""
     return dot_lanes(channels, processor) >= LEAST_LANES and depth % GROUP == 0
+
+
+def bytes_missing(depth: int, processor: Processor) -> int:
+    """How many bytes of zeros a sum of so many gets, that it comes in groups, or in pairs of them.
+
+    One load brings two groups of a row or more, where their number is even.
+    """
+    single, pairs = -depth % GROUP, -depth % (2 * GROUP)
+    if not (processor.has_dot4 and processor.by_element_fma):
+        return single
+    is_odd = (depth + single) % (2 * GROUP) != 0
+    return pairs if is_odd and depth + pairs < ONE_GROUP * (depth + single) else single
 
 
 def dot_width(rows: int, channels: int, depth: int, processor: Processor) -> int | None:

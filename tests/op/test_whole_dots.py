@@ -11,7 +11,8 @@ from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.qnn.repeated_channel import repeated_channel
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.interpreter import interpret
-from sterna.target import Target
+from sterna.schedule.dot4 import bytes_missing
+from sterna.target import Target, processor_of
 from tests.schedule.implemented import run_built
 
 DOTS = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
@@ -44,6 +45,30 @@ def test_further_channels_are_cut_off_again(layer: Any) -> None:
     np.testing.assert_array_equal(interpret(relay.Function((x,), wider), data), want)
     with tvm.transform.PassContext(opt_level=3):
         lib = relay.build(tvm.IRModule.from_expr(relay.Function((x,), made)), target="native")
+    np.testing.assert_array_equal(run_built(lib, x=data), want)
+
+
+@pytest.mark.parametrize(("depth", "missing"), [(3, 1), (4, 0), (12, 4), (16, 0), (67, 5), (68, 4)])
+def test_sums_of_bytes_come_in_pairs_of_groups(depth: int, missing: int) -> None:
+    """Where one load brings the groups of several steps; elsewhere single groups are as good."""
+    assert bytes_missing(depth, processor_of(Target(DOTS))) == missing
+    other = processor_of(Target("llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server"))
+    assert bytes_missing(depth, other) == -depth % 4
+
+
+@pytest.mark.parametrize("depth", [12, 35, 68])
+def test_quantised_sums_of_any_depth_are_exact(depth: int) -> None:
+    rng = np.random.default_rng(depth)
+    weight = rng.integers(-128, 128, (24, depth)).astype("int8")
+    x = relay.var("x", shape=(9, depth), dtype="uint8")
+    one = relay.const(np.float32(1))
+    made = relay.qnn.dense(
+        x, relay.const(weight), relay.const(7), relay.const(0), one, one, units=24
+    )
+    data = rng.integers(0, 256, (9, depth)).astype("uint8")
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(relay.Function((x,), made)), target="native")
+    want = (data.astype("int32") - 7) @ weight.T.astype("int32")
     np.testing.assert_array_equal(run_built(lib, x=data), want)
 
 

@@ -14,6 +14,7 @@ from sterna.relay.op import find
 from sterna.schedule.kernel import Processor
 
 AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512"
+N1 = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
 AVX2 = "llvm -mtriple=x86_64-linux-gnu -mcpu=haswell"
 
 
@@ -40,6 +41,9 @@ def optimized(mod: tvm.IRModule, target: str) -> str:
         ("conv2d", (1, 24, 12, 12), (93, 8, 3, 3), {"padding": 1, "groups": 3}),
         ("conv2d", (2, 14, 14, 62), (1, 1, 31, 62),
          {"data_layout": "NHWC", "kernel_layout": "HWIO", "groups": 2}),
+        ("conv2d", (1, 37, 14, 14), (46, 37, 3, 3), {"padding": 1}),
+        ("conv2d", (2, 13, 15, 33), (5, 5, 33, 16),
+         {"data_layout": "NHWC", "kernel_layout": "HWIO", "padding": 2, "dilation": 2}),
         ("dense", (3, 128), (257, 128), {}),
         ("dense", (2, 5, 64), (1001, 64), {}),
     ],
@@ -73,8 +77,22 @@ def test_channels_are_added_by_the_width_of_vectors() -> None:
 def test_halves_of_vectors_are_filled_where_a_transform_pays(window: int, added: bool) -> None:
     weight = np.ones((126, 256, window, window), "float32")
     mod = layer("conv2d", (1, 256, 19, 19), weight, padding=window // 2)
-    text = optimized(mod, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
+    text = optimized(mod, N1)
     assert (("strided_slice" in text), ("winograd" in text)) == (added, added)
+
+
+@pytest.mark.parametrize("target", [N1, AVX512, AVX2])
+def test_inputs_fill_vectors_where_a_transform_pays(target: str) -> None:
+    weight = np.ones((126, 61, 3, 3), "float32")
+    text = optimized(layer("conv2d", (1, 61, 28, 28), weight, padding=1), target)
+    assert "winograd" in text and "nn.pad" in text
+
+
+def test_inputs_stay_where_nothing_would_be_gained() -> None:
+    pointwise = layer("conv2d", (1, 61, 28, 28), np.ones((64, 61, 1, 1), "float32"))
+    assert "nn.pad" not in optimized(pointwise, N1)
+    small = layer("conv2d", (1, 61, 28, 28), np.ones((64, 61, 3, 3), "float32"), padding=1)
+    assert "nn.pad" not in optimized(small, "c")
 
 
 @pytest.mark.parametrize(("channels", "added"), [(131, True), (68, False), (4, False)])

@@ -20,7 +20,7 @@ from sterna.relay.op import call as call_of
 from sterna.relay.op import is_call_of
 from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.dot4 import GROUP, INT32
+from sterna.schedule.dot4 import INT32, bytes_missing
 from sterna.schedule.expression import Expression
 from sterna.schedule.kernel import Processor
 from sterna.schedule.packed_operand import operand_packing, would_pack
@@ -112,8 +112,9 @@ def of_bytes(
     one = np.ones((), "float32")
     a, b = _Operand(data, one, zeros[0]), _Operand(weight, one, zeros[1])
     depth, columns = kinds[1].concrete_shape[-2:][:: -1 if turned else 1]
-    a.widen(-1, -depth % GROUP)
-    b.widen(-1 if turned else -2, -depth % GROUP)
+    missing = bytes_missing(depth, processor_of(target))
+    a.widen(-1, missing)
+    b.widen(-1 if turned else -2, missing)
     b.widen(-2 if turned else -1, -columns % WHOLE_COLUMNS)
     sums = _sums_of_bytes(a, b, turned, target)
     if sums is None or columns % WHOLE_COLUMNS == 0:

@@ -70,7 +70,7 @@ def with_whole_vectors(
     if not more or _pixels_cost_less(made, more, processor):
         return None
     own = {**dict(attrs.items()), "channels": channels + more}
-    wider = call("nn.conv2d", args[0], _widened(args[1], place, more), **own)
+    wider = call("nn.conv2d", args[0], widened(args[1], place, more), **own)
     return call("strided_slice", wider, begin=(0,), end=(channels,), axes=(out.index_of("C"),))
 
 
@@ -95,7 +95,7 @@ def with_wide_channels(call_: Call, made: Contraction, processor: Processor) -> 
         return None
     place = layout_of(attrs.kernel_layout).index_of("O")  # type: ignore[union-attr]
     own = {**dict(attrs.items()), "channels": made.outputs + more}  # type: ignore[union-attr]
-    return call("nn.conv2d", call_.args[0], _widened(call_.args[1], place, more), **own)
+    return call("nn.conv2d", call_.args[0], widened(call_.args[1], place, more), **own)
 
 
 def _late_padding(made: Contraction, processor: Processor) -> int:
@@ -189,7 +189,7 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     if not more:
         return None
     own = {**dict(attrs.items()), "units": units + more}
-    wider = call("nn.dense", args[0], _widened(args[1], 0, more), **own)
+    wider = call("nn.dense", args[0], widened(args[1], 0, more), **own)
     last = kinds[0].ndim - 1
     return call("strided_slice", wider, begin=(0,), end=(units,), axes=(last,))
 
@@ -213,7 +213,7 @@ def _known_floats(attrs: Any, args: tuple[RelayExpr, ...]) -> list[TensorType] |
     return found
 
 
-def _widened(weight: RelayExpr, axis: int, more: int) -> RelayExpr:
+def widened(weight: RelayExpr, axis: int, more: int) -> RelayExpr:
     """Known weights with so many zeros behind the others along an axis."""
     assert isinstance(weight, Constant)
     array = to_numpy(weight.data)

@@ -23,12 +23,11 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, find, register
 from sterna.relay.quantized import int_range
+from sterna.schedule.dot4 import bytes_missing
 from sterna.support.dtype import DataType
-from sterna.target import Target, instructions_of
+from sterna.target import Target, instructions_of, processor_of
 
 INT32 = DataType("int32")
-# One instruction multiplies and adds so many bytes.
-GROUP = 4
 INPUTS = ("data", "weight", "input_zero_point", "kernel_zero_point", "input_scale", "kernel_scale")
 
 
@@ -135,7 +134,9 @@ class Product:
             data, attrs = repeated
             kind = tensor_type(data)
         axes = None if self.summed is None else self.summed(attrs, kind.ndim)
-        missing = 0 if axes is None else -own.shape[axes[1]] % GROUP
+        missing = 0
+        if axes is not None:
+            missing = bytes_missing(own.shape[axes[1]], processor_of(target))
         turns = self.correct is not None and kind.dtype != (_preferred(target) or kind.dtype)
         changes = missing or turns or repeated is not None
         if not changes and weight.data.dtype == "int8" and is_zero(weight_zero):
