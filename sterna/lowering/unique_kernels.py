@@ -6,7 +6,7 @@ Those of open extents say the same whatever expressions of symbols their extents
 from dataclasses import dataclass, field
 
 from sterna.ir.structural import structural_equal, structural_hash
-from sterna.lowering.free_extents import FreeExtents
+from sterna.lowering.kernel_extents import KernelExtents
 from sterna.lowering.names import kernel_name
 from sterna.relay.expr import Call, Function
 from sterna.relay.traverse import not_primitive, post_order
@@ -26,7 +26,7 @@ def unique_kernels(main: Function, prefix: str) -> Kernels:
     kernels = Kernels()
     known: dict[int, list[str]] = {}
     used: dict[str, int] = {}
-    extents = FreeExtents()
+    extents = KernelExtents()
     for expr in post_order(main, not_primitive):
         if not isinstance(expr, Call) or not isinstance(expr.op, Function):
             continue

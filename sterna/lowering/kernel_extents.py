@@ -22,7 +22,7 @@ from sterna.relay.traverse import post_order, substitute
 
 
 @dataclass(slots=True)
-class FreeExtents:
+class KernelExtents:
     """The variables that stand for extents, one set for all kernels of a program."""
 
     variables: list[ShapeVar] = field(default_factory=list)

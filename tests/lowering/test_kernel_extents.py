@@ -8,7 +8,7 @@ import sterna
 from sterna.ir.expr import INT32, Var
 from sterna.ir.structural import structural_equal
 from sterna.ir.types import TensorType
-from sterna.lowering.free_extents import FreeExtents
+from sterna.lowering.kernel_extents import KernelExtents
 from sterna.relay.infer import infer
 from sterna.runtime.vm import VirtualMachine
 
@@ -29,7 +29,7 @@ def scaled(x: Any, y: Any) -> Any:
 
 
 def test_expressions_of_symbols_make_no_difference() -> None:
-    extents = FreeExtents()
+    extents = KernelExtents()
     wide = (K + 64) // 256
     first = extents.of(kernel(scaled, (N, wide), (N, wide)))
     for rows, columns in ((N, K), (K, N), (N, (N + 1) // 3 - 1)):
@@ -43,9 +43,9 @@ def test_expressions_of_symbols_make_no_difference() -> None:
 def test_what_is_said_of_extents_is_kept() -> None:
     for shape in ((2, 3), (N, K * 8), (N * 2 + 1, 4)):
         own = kernel(relay.nn.relu, shape)
-        assert FreeExtents().of(own) is own
+        assert KernelExtents().of(own) is own
     named = kernel(lambda x: relay.reshape(x, (N * K,)), (N, K))
-    assert FreeExtents().of(named) is named
+    assert KernelExtents().of(named) is named
 
 
 def test_calls_pass_the_extents_of_their_operands() -> None:
