@@ -11,14 +11,16 @@ from sterna.ir.types import TensorType
 from sterna.lowering.kernel_extents import KernelExtents
 from sterna.relay.infer import infer
 from sterna.runtime.vm import VirtualMachine
+from sterna.support.dtype import DataType
 
 relay: Any = sterna.relay
 N, K = Var("n", INT32), Var("k", INT32)
+FLOAT32 = DataType("float32")
 
 
 def kernel(body: Any, *shapes: tuple[Any, ...]) -> Any:
     """A function of tensors, whose symbols are free."""
-    params = [relay.Var(f"p{i}", TensorType(each, "float32")) for i, each in enumerate(shapes)]
+    params = [relay.Var(f"p{i}", TensorType(each, FLOAT32)) for i, each in enumerate(shapes)]
     made = relay.Function(params, body(*params), attrs={"Primitive": 1})
     infer(made)
     return made
