@@ -24,7 +24,7 @@ BUDGET = {
     "frontend": 23040,
     "ir": 3700,
     "isa": 1140,
-    "lowering": 3710,
+    "lowering": 3880,
     "meta_schedule": 1600,
     "micro": 3600,
     "model": 3880,

@@ -4,7 +4,7 @@
     NAME(inputs..., constants..., outputs..., workspace)
 
 Memory is planned symbolically: results of equal size whose lives do not meet share a place, and
-places lie one behind the other, at offsets that are sums of sizes. Kernels are given the symbols
+places lie one behind the other, at offsets that are sums of sizes. Kernels are given the extents
 that their tensors' shapes consist of as scalars.
 """
 
@@ -15,7 +15,7 @@ from sterna.arith import Analyzer
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
 from sterna.ir.structural import structural_equal
-from sterna.ir.types import TensorType
+from sterna.ir.types import TensorType, flatten_type
 from sterna.lowering.graph import Entry, Graph, Node
 from sterna.lowering.kernel_scalars import scalars_of
 from sterna.lowering.storage import ALIGNMENT, last_uses, owners_of
@@ -242,8 +242,18 @@ class _Maker:
         places = [self._address(entry, workspace) for entry in (*node.inputs, *own)]
         kernel = node.attrs["func_name"]
         return Evaluate(Call(INT32, "try_call", (
-            StringImm(kernel), *places, *scalars_of(self.kernels[kernel])
+            StringImm(kernel), *places, *self._scalars(self.kernels[kernel], node)
         )))
+
+    def _scalars(self, kernel: Function, node: Node) -> list[Expr]:
+        """What a call passes for a kernel's symbols: the extents of its own operands."""
+        kinds = [leaf for param in kernel.params for leaf in flatten_type(param.checked_type)]
+        given: dict[Var, Expr] = {}
+        for kind, entry in zip(kinds, node.inputs, strict=True):
+            for dim, extent in zip(kind.shape, self._type(entry).shape, strict=True):
+                if isinstance(dim, Var):
+                    given.setdefault(dim, build.as_expr(extent))
+        return [given.get(symbol, symbol) for symbol in scalars_of(kernel)]
 
     def _address(self, entry: Entry, workspace: Buffer) -> Expr:
         owner = self.owners[entry]
