@@ -170,6 +170,30 @@ def test_pairs_are_compared_by_what_they_stand_for(dtype: str) -> None:
         check(data, FIRST.view(dtype), SECOND.view(dtype))
 
 
+def test_quotients_of_16_bits() -> None:
+    """But for small numerators, whose shifts by more than 31 places have no meaning."""
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(200, 32768, 20_000) * rng.choice([-1, 1], 20_000) for _ in range(2))
+    data = one_operator(
+        "DIV", [T(x.shape, "int16", scale=0.0005), T(x.shape, "int16", scale=0.00031)],
+        [T(x.shape, "int16", scale=0.00021)], ("DivOptions", {}))
+    check(data, x.astype("int16"), y.astype("int16"), rules=("xnnpack",))
+
+
+@pytest.mark.parametrize("kind", ["Add", "Sub"])
+@pytest.mark.parametrize("ratio", [300.0, 40_000.0])
+def test_sums_of_scales_far_apart(kind: str, ratio: float) -> None:
+    """Five bytes at a time: vectors of LiteRT's own kernels lose bits above the sixteenth."""
+    rng = np.random.default_rng(3)
+    for _ in range(12):
+        x, y = (rng.integers(-10, 15, 5).astype("int8"), bytes_of("int8", 5))
+        check(one_operator(
+            kind.upper(), [T((5,), "int8", scale=0.01 * ratio, zero=3),
+                           T((5,), "int8", scale=0.005, zero=-7)],
+            [T((5,), "int8", scale=0.01, zero=-20)], (f"{kind}Options", {})), x, y,
+            rules=("xnnpack",))
+
+
 def test_other_functions_of_two() -> None:
     same = [quantised("int8", FIRST.shape, 0.05, 3)] * 2
     check(one_operator("MAXIMUM", same, [same[0]], ("MaximumMinimumOptions", {})),
