@@ -397,7 +397,7 @@ def test_sums_of_16_bits_go_by_the_type_of_a_bias(bias: str | None, said: int) -
     for depth, low, out in ((40, -32768, 0.03), (1200, 20000, 90.0)):
         rows = rng.integers(low, 32768, (60, depth)).astype("int16")
         weights = rng.integers(-127 if low < 0 else 60, 128, (9, depth)).astype("int8")
-        more = [None] if bias is None else [
+        more: list[T | None] = [None] if bias is None else [
             T((9,), bias, rng.integers(-900, 900, 9).astype(bias), scale=0.007 * 0.0005)]
         check(one_operator("FULLY_CONNECTED", [
             T(rows.shape, "int16", scale=0.0005), T(weights.shape, "int8", weights, scale=0.007),
@@ -422,7 +422,7 @@ def test_weights_of_4_bits_beside_16_are_what_those_of_8_are() -> None:
             ("DepthwiseConv2DOptions", {"strideW": 1, "strideH": 1, "depthMultiplier": 1})), x)[0]
         for dtype, data in (("int4", bytes(flat[::2] | flat[1::2] << 4)), ("int8", whole))
     ]
-    np.testing.assert_array_equal(*made)
+    np.testing.assert_array_equal(made[0], made[1])
 
 
 @pytest.mark.parametrize("kind,scale", [("Add", 0.0007), ("Sub", 0.0007)])

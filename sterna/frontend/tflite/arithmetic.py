@@ -149,16 +149,17 @@ def in_vectors(
     They take whole vectors of so many lanes, which round halves upward, and the rest one by one.
     Kernels for microcontrollers have no vectors.
     """
-    extents = [int(one) for one in type_of(whole).shape]
-    count = extents[-1] - extents[-1] % lanes
-    axis = len(extents) - 1
+    extent, axis = type_of(whole).shape[-1], rank_of(whole) - 1
+    if not isinstance(extent, int):
+        raise OpNotImplemented("sums in vectors whose number is not known")
+    count = extent - extent % lanes
     if node.rounding == TFLM or not count:
         return rescaled(node, whole, ratio, quantization, dtype, axis, twice=True)
     ratios = ratio.reshape(-1)
     of_first, of_rest = (ratios, ratios) if ratios.size == 1 else (ratios[:count], ratios[count:])
     made = [_upward_twice(_part(whole, 0, count), of_first, quantization, dtype)]
-    if count < extents[-1]:
-        rest = _part(whole, count, extents[-1])
+    if count < extent:
+        rest = _part(whole, count, extent)
         made.append(rescaled(node, rest, of_rest, quantization, dtype, axis, twice=True))
     return made[0] if len(made) == 1 else call("concatenate", made, axis=-1)
 
