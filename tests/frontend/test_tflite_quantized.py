@@ -170,6 +170,30 @@ def test_pairs_are_compared_by_what_they_stand_for(dtype: str) -> None:
         check(data, FIRST.view(dtype), SECOND.view(dtype))
 
 
+def test_quotients_of_16_bits() -> None:
+    """But for small numerators, whose shifts by more than 31 places have no meaning."""
+    rng = np.random.default_rng(3)
+    x, y = (rng.integers(200, 32768, 20_000) * rng.choice([-1, 1], 20_000) for _ in range(2))
+    data = one_operator(
+        "DIV", [T(x.shape, "int16", scale=0.0005), T(x.shape, "int16", scale=0.00031)],
+        [T(x.shape, "int16", scale=0.00021)], ("DivOptions", {}))
+    check(data, x.astype("int16"), y.astype("int16"), rules=("xnnpack",))
+
+
+@pytest.mark.parametrize("kind", ["Add", "Sub"])
+@pytest.mark.parametrize("ratio", [300.0, 40_000.0])
+def test_sums_of_scales_far_apart(kind: str, ratio: float) -> None:
+    """Five bytes at a time: vectors of LiteRT's own kernels lose bits above the sixteenth."""
+    rng = np.random.default_rng(3)
+    for _ in range(12):
+        x, y = (rng.integers(-10, 15, 5).astype("int8"), bytes_of("int8", 5))
+        check(one_operator(
+            kind.upper(), [T((5,), "int8", scale=0.01 * ratio, zero=3),
+                           T((5,), "int8", scale=0.005, zero=-7)],
+            [T((5,), "int8", scale=0.01, zero=-20)], (f"{kind}Options", {})), x, y,
+            rules=("xnnpack",))
+
+
 def test_other_functions_of_two() -> None:
     same = [quantised("int8", FIRST.shape, 0.05, 3)] * 2
     check(one_operator("MAXIMUM", same, [same[0]], ("MaximumMinimumOptions", {})),
@@ -363,6 +387,44 @@ def test_layers_of_16_bits_by_weights_of_8() -> None:
         rules=("xnnpack",))  # the reference kernel takes all bits of the ratio of scales
 
 
+@pytest.mark.parametrize("bias", [None, "int32", "int64"])
+@pytest.mark.parametrize("said", [2, 4])
+def test_sums_of_16_bits_go_by_the_type_of_a_bias(bias: str | None, said: int) -> None:
+    """Rounded once, halves upward; sums of 32 bits overflow, those of 64 do not."""
+    if bias is not None and said != {"int32": 2, "int64": 4}[bias]:
+        return
+    rng = np.random.default_rng(4)
+    for depth, low, out in ((40, -32768, 0.03), (1200, 20000, 90.0)):
+        rows = rng.integers(low, 32768, (60, depth)).astype("int16")
+        weights = rng.integers(-127 if low < 0 else 60, 128, (9, depth)).astype("int8")
+        more: list[T | None] = [None] if bias is None else [
+            T((9,), bias, rng.integers(-900, 900, 9).astype(bias), scale=0.007 * 0.0005)]
+        check(one_operator("FULLY_CONNECTED", [
+            T(rows.shape, "int16", scale=0.0005), T(weights.shape, "int8", weights, scale=0.007),
+            *more,
+        ], [T((60, 9), "int16", scale=out / 700)],
+            ("FullyConnectedOptions", {"quantizedBiasType": said})), rows, rules=("xnnpack",))
+
+
+def test_weights_of_4_bits_beside_16_are_what_those_of_8_are() -> None:
+    """LiteRT's kernel reads them as bytes, and beyond their end."""
+    rng = np.random.default_rng(4)
+    x = rng.integers(-32768, 32768, (1, 7, 8, 6)).astype("int16")
+    whole = rng.integers(-7, 8, (1, 3, 3, 6)).astype("int8")
+    flat = whole.reshape(-1).view(np.uint8) & 15
+    scales = rng.uniform(0.004, 0.02, 6).astype(np.float32)
+    bias = T((6,), "int64", rng.integers(-900, 900, 6), scale=scales * np.float32(0.0005))
+    made = [
+        run_imported(one_operator("DEPTHWISE_CONV_2D", [
+            T(x.shape, "int16", scale=0.0005),
+            T(whole.shape, dtype, data, scale=scales, axis=3), bias,
+        ], [T(x.shape, "int16", scale=0.002)],
+            ("DepthwiseConv2DOptions", {"strideW": 1, "strideH": 1, "depthMultiplier": 1})), x)[0]
+        for dtype, data in (("int4", bytes(flat[::2] | flat[1::2] << 4)), ("int8", whole))
+    ]
+    np.testing.assert_array_equal(made[0], made[1])
+
+
 @pytest.mark.parametrize("kind,scale", [("Add", 0.0007), ("Sub", 0.0007)])
 def test_sums_of_16_bits(kind: str, scale: float) -> None:
     rng = np.random.default_rng(5)
@@ -503,17 +565,32 @@ def test_an_image_with_and_without_a_scale(
 def test_transposed_convolutions_of_16_bits(bias: str | None) -> None:
     rng = np.random.default_rng(6)
     x = rng.integers(-32768, 32768, (1, 5, 6, 4)).astype("int16")
-    weights = rng.integers(-127, 128, (3, 3, 3, 4)).astype("int8")
+    weights = rng.integers(-127, 128, (11, 3, 3, 4)).astype("int8")
     more = [] if bias is None else [
-        T((3,), bias, rng.integers(-900, 900, 3).astype(bias), scale=0.0005 * 0.007)]
+        T((11,), bias, rng.integers(-900, 900, 11).astype(bias), scale=0.0005 * 0.007)]
     kind = {"int32": 2, "int64": 4}.get(bias or "", 0)
     check(one_operator("TRANSPOSE_CONV", [
-        constant(np.array([1, 10, 12, 3], "int32")),
+        constant(np.array([1, 10, 12, 11], "int32")),
         T(weights.shape, "int8", weights, scale=0.007, axis=0), T(x.shape, "int16", scale=0.0005),
         *more,
-    ], [T((1, 10, 12, 3), "int16", scale=0.011)], (
+    ], [T((1, 10, 12, 11), "int16", scale=0.011)], (
         "TransposeConvOptions", {"strideW": 2, "strideH": 2, "quantizedBiasType": kind})), x,
         rules=("xnnpack",))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_transposed_convolutions_whose_steps_pass_windows(dtype: str) -> None:
+    """LiteRT's own kernels: vectors round halves upward, the rest away from zero."""
+    rng = np.random.default_rng(6)
+    x, weights = bytes_of(dtype, 1, 5, 6, 4), bytes_of(dtype, 19, 1, 2, 4, seed=1)
+    own = np.maximum(weights, -127) if dtype == "int8" else weights
+    check(one_operator("TRANSPOSE_CONV", [
+        constant(np.array([1, 10, 12, 19], "int32")),
+        T(own.shape, dtype, own, scale=0.007, zero=0 if dtype == "int8" else 120),
+        quantised(dtype, x.shape, 0.05, 3),
+        T((19,), "int32", rng.integers(-900, 900, 19).astype("int32"), scale=0.05 * 0.007),
+    ], [quantised(dtype, (1, 10, 12, 19), 0.21, -10)],
+        ("TransposeConvOptions", {"strideW": 2, "strideH": 2})), x, rules=("xnnpack",))
 
 
 @pytest.mark.parametrize(("kind", "options"), [

@@ -8,8 +8,8 @@ import math
 
 import numpy as np
 
-from sterna.frontend.calls import call, cast, constant, dtype_of
-from sterna.frontend.tflite.fixed_point import quantized_multiplier
+from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, type_of
+from sterna.frontend.tflite.fixed_point import FRACTION, quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, single
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.arrays import Array
@@ -17,6 +17,9 @@ from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
+
+# Bits of the low part of a sum of 64 bits.
+PART = 16
 
 ACTIVATIONS = ("NONE", "RELU", "RELU_N1_TO_1", "RELU6", "TANH", "SIGN_BIT")
 _BOUNDS = {
@@ -85,14 +88,15 @@ def rescaled(
     twice: as kernels for microcontrollers round, under either rule.
     """
     _, zero = single(quantization, "the result")
-    is_wide = dtype_of(whole) == "int64"
-    if is_wide and (node.kind != "FULLY_CONNECTED" or node.rounding == TFLM):
-        return _rescaled_wide(whole, ratio, dtype)
+    if dtype_of(whole) == "int64":
+        is_short = node.kind != "FULLY_CONNECTED" or node.rounding == TFLM
+        moved = (by_short_fractions if is_short else _upward)(whole, ratio)
+        return cast(call("clip", moved, *int_range(DataType(dtype))), dtype)
     shaped = ratio.reshape(-1)  # also of one: layers of one shape share a kernel
-    if is_wide:
-        how = {"rounding": "UPWARD", "compute_dtype": "int64"}
-    elif node.rounding == TFLM or twice:
+    if node.rounding == TFLM or twice:
         how = {"rounding": "TWICE", "compute_dtype": "int64"}
+    elif node.dtype() == "int16" and node.kind in ("CONV_2D", "FULLY_CONNECTED"):
+        how = {"rounding": "UPWARD", "compute_dtype": "int64"}
     else:
         shaped = shaped.astype(np.float32)
         how = {"rounding": "TONEAREST_EVEN", "compute_dtype": "float32"}
@@ -102,9 +106,24 @@ def rescaled(
     )
 
 
-def _rescaled_wide(whole: RelayExpr, ratio: Array, dtype: str) -> RelayExpr:
-    moved = by_short_fractions(whole, ratio)
-    return cast(call("clip", moved, *int_range(DataType(dtype))), dtype)
+def _upward(whole: RelayExpr, ratio: Array) -> RelayExpr:
+    """Sums of 64 bits by fractions of 31 bits, rounded once, halves upward.
+
+    Products of sums and fractions need more than 64 bits, so sums go in two parts.
+    """
+    pairs = [quantized_multiplier(float(one)) for one in ratio.reshape(-1)]
+    shifts = [FRACTION - power for _, power in pairs]
+    if min(shifts) <= PART:
+        raise OpNotImplemented("sums of 64 bits that become larger")
+    factor, shift, half = (
+        constant(np.array(numbers, np.int64)) for numbers in (
+            [m for m, _ in pairs], [one - PART for one in shifts],
+            [1 << (one - 1) for one in shifts])
+    )
+    high = call("right_shift", whole, _wide(PART))
+    low = call("bitwise_and", whole, _wide((1 << PART) - 1))
+    carried = call("right_shift", call("add", call("multiply", low, factor), half), _wide(PART))
+    return call("right_shift", call("add", call("multiply", high, factor), carried), shift)
 
 
 def by_short_fractions(whole: RelayExpr, ratio: Array) -> RelayExpr:
@@ -121,10 +140,39 @@ def by_short_fractions(whole: RelayExpr, ratio: Array) -> RelayExpr:
     return call("right_shift", call("add", call("multiply", whole, factor), half), shift)
 
 
-def upward_twice(
+def in_vectors(
+    node: Node, whole: RelayExpr, ratio: Array, quantization: Quantization, dtype: str,
+    lanes: int = 8,
+) -> RelayExpr:
+    """Sums times ratios along their last axis, rounded twice, as kernels of LiteRT's own do.
+
+    They take whole vectors of so many lanes, which round halves upward, and the rest one by one.
+    Kernels for microcontrollers have no vectors.
+    """
+    extent, axis = type_of(whole).shape[-1], rank_of(whole) - 1
+    if not isinstance(extent, int):
+        raise OpNotImplemented("sums in vectors whose number is not known")
+    count = extent - extent % lanes
+    if node.rounding == TFLM or not count:
+        return rescaled(node, whole, ratio, quantization, dtype, axis, twice=True)
+    ratios = ratio.reshape(-1)
+    of_first, of_rest = (ratios, ratios) if ratios.size == 1 else (ratios[:count], ratios[count:])
+    made = [_upward_twice(_part(whole, 0, count), of_first, quantization, dtype)]
+    if count < extent:
+        rest = _part(whole, count, extent)
+        made.append(rescaled(node, rest, of_rest, quantization, dtype, axis, twice=True))
+    return made[0] if len(made) == 1 else call("concatenate", made, axis=-1)
+
+
+def _part(data: RelayExpr, first: int, last: int) -> RelayExpr:
+    axis = rank_of(data) - 1
+    return call("strided_slice", data, begin=(first,), end=(last,), axes=(axis,))
+
+
+def _upward_twice(
     whole: RelayExpr, ratio: Array, quantization: Quantization, dtype: str
 ) -> RelayExpr:
-    """Sums times ratios of channels, which lie last, rounded twice, halves upward both times."""
+    """Sums times ratios along their last axis, rounded twice, halves upward both times."""
     _, zero = single(quantization, "the result")
     pairs = [quantized_multiplier(float(one)) for one in ratio.reshape(-1)]
     downs = [max(-power, 0) for _, power in pairs]

@@ -7,10 +7,9 @@ import numpy as np
 from sterna.frontend.calls import call, cast, constant, dtype_of
 from sterna.frontend.tflite.arithmetic import activated, held, product_ratio
 from sterna.frontend.tflite.byte_sums import ByteSum, find_byte_sum
-from sterna.frontend.tflite.convert_quantize import real, whole
 from sterna.frontend.tflite.fixed_point import multiplied, quantized_multiplier
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
-from sterna.frontend.tflite.quotients import quotient_of_bytes
+from sterna.frontend.tflite.quotients import quotient_of_whole_numbers
 from sterna.relay.expr import RelayExpr
 from sterna.relay.quantized import int_range
 from sterna.support.dtype import DataType
@@ -26,6 +25,10 @@ _COMPARED = {
     "LESS": "less", "GREATER": "greater", "GREATER_EQUAL": "greater_equal",
     "LESS_EQUAL": "less_equal", "EQUAL": "equal", "NOT_EQUAL": "not_equal",
 }
+
+
+# From this ratio of an operand's scale to the result's on XNNPACK has no kernel for sums of bytes.
+MOST_RATIO = 2.0**8
 
 
 def _are_quantized(node: Node) -> bool:
@@ -57,16 +60,8 @@ def _of_whole_numbers(node: Node) -> RelayExpr:
             made = _sum_thrice(node) if node.rounding == TFLM else _sum(node)
         return held(node, made, out, dtype)
     if node.kind == "DIV":
-        return held(node, _quotient(node), out, dtype)
+        return held(node, quotient_of_whole_numbers(node), out, dtype)
     raise OpNotImplemented(f"{node.dtype()}")
-
-
-def _quotient(node: Node) -> RelayExpr:
-    """Of bytes in fixed point, of numbers of 16 bits by floats."""
-    if node.dtype() != "int16":
-        return quotient_of_bytes(node)
-    made = call("divide", *(real(node[i], node.quantization(i)) for i in (0, 1)))
-    return whole(made, node.result_quantization(), node.result_dtype())
 
 
 def _distance(node: Node, place: int) -> RelayExpr:
@@ -97,8 +92,9 @@ def _sum(node: Node) -> RelayExpr:
     ratios = [np.float32(scale / out_scale) for scale, _ in parts]
     if node.kind == "SUB":
         ratios[1] = -ratios[1]
-    shift = 20 - (math.frexp(max(abs(float(ratio)) for ratio in ratios))[1] - 1)
-    if not 0 < shift < 31:
+    largest = max(abs(float(ratio)) for ratio in ratios)
+    shift = 20 - (math.frexp(largest)[1] - 1)
+    if largest >= MOST_RATIO or not 0 < shift < 31:
         return _sum_twice(node, 20)
     factors = [int(np.rint(float(ratio) * 2.0**shift)) for ratio in ratios]
     start = (1 << (shift - 1)) - sum(f * zero for f, (_, zero) in zip(factors, parts, strict=True))

@@ -1,4 +1,4 @@
-"""LSTM over sequences: of floats, and of bytes with a cell of 16 bits."""
+"""Recurrent layers over sequences: of floats, and LSTM of bytes with a cell of 16 bits."""
 
 import math
 from collections.abc import Sequence
@@ -7,6 +7,7 @@ from functools import cache
 import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, parts
+from sterna.frontend.tflite.arithmetic import activated
 from sterna.frontend.tflite.fixed_point import SHORT
 from sterna.frontend.tflite.node import Node, converter, single
 from sterna.relay.arrays import Array
@@ -20,57 +21,87 @@ _PROJECTION, _OUTPUT_STATE, _CELL_STATE, _NORMS = 16, 18, 19, 20
 GATE_BITS = 3
 # Sequences that are written out step by step are not longer.
 LONGEST = 1024
+# What is added to the variance of gates that are normalised.
+NORM_EPSILON = 1e-8
 
 
 @converter("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def unidirectional_lstm(node: Node) -> RelayExpr:
-    _expect_plain(node)
+    if int(node.attr("activation")) != 4:
+        raise OpNotImplemented("another activation than tanh")
     if dtype_of(node[0]) == "float32":
         return _of_floats(node)
+    for name, is_there in _additions(node).items():
+        if is_there:
+            raise OpNotImplemented(f"{name} of whole numbers")
     return _of_bytes(node)
 
 
-def _expect_plain(node: Node) -> None:
-    """What is not converted: gates that are one, peepholes, projections, normalised gates."""
-    if not node.has(_WEIGHTS):
-        raise OpNotImplemented("coupled input and forget gates")
-    for name, places in (
-        ("peepholes", range(_PEEPHOLES, _PEEPHOLES + 3)),
-        ("a projection", range(_PROJECTION, _PROJECTION + 2)),
-        ("normalised gates", range(_NORMS, _NORMS + 4)),
-    ):
-        if any(node.has(place) for place in places):
-            raise OpNotImplemented(name)
-    if int(node.attr("activation")) != 4:
-        raise OpNotImplemented("another activation than tanh")
+def _additions(node: Node) -> dict[str, bool]:
+    """What a layer has beyond four gates of two products each."""
+    def has(first: int, count: int) -> bool:
+        return any(node.has(place) for place in range(first, first + count))
+
+    return {
+        "coupled input and forget gates": not node.has(_WEIGHTS),
+        "peepholes": has(_PEEPHOLES, 3), "a projection": has(_PROJECTION, 2),
+        "normalised gates": has(_NORMS, 4),
+    }
 
 
 def _of_floats(node: Node) -> RelayExpr:
-    if dtype_of(node[_WEIGHTS]) != "float32":
+    some = 0 if node.has(_WEIGHTS) else 1
+    if dtype_of(node[_WEIGHTS + some]) != "float32":
         raise OpNotImplemented("floats by weights of whole numbers")
-    return _of_held_cells(node) if node.attr("cell_clip") else _of_free_cells(node)
+    is_plain = not node.attr("cell_clip") and not any(_additions(node).values())
+    return _of_free_cells(node) if is_plain else _of_single_steps(node)
 
 
-def _of_held_cells(node: Node) -> RelayExpr:
-    """Step by step: between them the cell is held within bounds."""
-    axis, bound = _axis(node), float(node.attr("cell_clip"))
+def _of_single_steps(node: Node) -> RelayExpr:
+    """Step by step, with what a layer may have beyond plain gates."""
+    axis = _axis(node)
     output, cell = (node.variables.held(node, place) for place in (_OUTPUT_STATE, _CELL_STATE))
     results = []
     for data in _steps(node, axis):
-        enters, forgets, new, leaves = (
-            call("add", call("nn.bias_add", call("nn.dense", data, node[_WEIGHTS + gate]),
-                             node[_BIASES + gate]),
-                 call("nn.dense", output, node[_RECURRENT + gate]))
-            for gate in range(4)
-        )
-        kept = call("multiply", call("sigmoid", forgets), cell)
-        added = call("multiply", call("sigmoid", enters), call("tanh", new))
-        cell = call("clip", call("add", kept, added), -bound, bound)
-        output = call("multiply", call("sigmoid", leaves), call("tanh", cell))
+        forgets = call("sigmoid", _gate_of_floats(node, 1, data, output, cell))
+        if node.has(_WEIGHTS):
+            enters = call("sigmoid", _gate_of_floats(node, 0, data, output, cell))
+        else:
+            enters = call("subtract", constant(1, "float32"), forgets)
+        new = call("tanh", _gate_of_floats(node, 2, data, output, None))
+        cell = _clipped(node, "cell_clip", call(
+            "add", call("multiply", forgets, cell), call("multiply", enters, new)))
+        leaves = call("sigmoid", _gate_of_floats(node, 3, data, output, cell))
+        output = call("multiply", leaves, call("tanh", cell))
+        if node.has(_PROJECTION):
+            output = call("nn.dense", output, node[_PROJECTION])
+            if node.has(_PROJECTION + 1):
+                output = call("nn.bias_add", output, node[_PROJECTION + 1])
+            output = _clipped(node, "proj_clip", output)
         results.append(output)
     node.variables.assign_held(node, _OUTPUT_STATE, output)
     node.variables.assign_held(node, _CELL_STATE, cell)
     return call("stack", results, axis=axis)
+
+
+def _clipped(node: Node, name: str, data: RelayExpr) -> RelayExpr:
+    bound = float(node.attr(name))
+    return call("clip", data, -bound, bound) if bound else data
+
+
+def _gate_of_floats(
+    node: Node, gate: int, data: RelayExpr, output: RelayExpr, cell: RelayExpr | None
+) -> RelayExpr:
+    """The sums of a gate; normalised ones have their bias behind the normalisation."""
+    made = call("add", call("nn.dense", data, node[_WEIGHTS + gate]),
+                call("nn.dense", output, node[_RECURRENT + gate]))
+    peephole = _PEEPHOLES + (gate if gate < 2 else 2)
+    if cell is not None and node.has(peephole):
+        made = call("add", made, call("multiply", cell, node[peephole]))
+    if node.has(_NORMS + gate):
+        return call("nn.layer_norm", made, node[_NORMS + gate], node[_BIASES + gate],
+                    axis=-1, epsilon=NORM_EPSILON)
+    return call("nn.bias_add", made, node[_BIASES + gate])
 
 
 def _axis(node: Node) -> int:
@@ -99,6 +130,26 @@ def _of_free_cells(node: Node) -> RelayExpr:
         node.variables.assign_held(node, place, call("squeeze", state, (0,)))
     steps = call("squeeze", made[0], (1,))
     return steps if time_major else call("transpose", steps, (1, 0, 2))
+
+
+# ---- plain recurrent layers ----
+
+
+@converter("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN")
+def recurrent(node: Node) -> RelayExpr:
+    """Data, weights, those of the last result, a bias and that result."""
+    if any(dtype_of(node[place]) != "float32" for place in range(3)):
+        raise OpNotImplemented("weights of whole numbers")
+    output = node.variables.held(node, 4)
+    is_single = node.kind == "RNN"
+    axis = 0 if is_single else _axis(node)
+    results = []
+    for data in [node[0]] if is_single else _steps(node, axis):
+        own = call("nn.bias_add", call("nn.dense", data, node[1]), node[3])
+        output = activated(node, call("add", own, call("nn.dense", output, node[2])))
+        results.append(output)
+    node.variables.assign_held(node, 4, output)
+    return results[0] if is_single else call("stack", results, axis=axis)
 
 
 # ---- of bytes ----

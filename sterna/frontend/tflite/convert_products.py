@@ -11,9 +11,9 @@ from sterna.frontend.calls import call, constant, dtype_of, rank_of, reshape
 from sterna.frontend.tflite.arithmetic import (
     activated,
     held,
+    in_vectors,
     product_ratio,
     rescaled,
-    upward_twice,
 )
 from sterna.frontend.tflite.dynamic_range import (
     dense_of_blocks,
@@ -23,8 +23,8 @@ from sterna.frontend.tflite.dynamic_range import (
     signed,
 )
 from sterna.frontend.tflite.narrow_floats import in_float32
-from sterna.frontend.tflite.node import TFLM, Node, converter
-from sterna.frontend.tflite.schema import Quantization
+from sterna.frontend.tflite.node import Node, converter
+from sterna.frontend.tflite.schema import TYPES, Quantization
 from sterna.relay.expr import RelayExpr
 
 SAME, VALID = 0, 1
@@ -71,8 +71,6 @@ def conv_2d(node: Node) -> RelayExpr:
 @in_float32
 def depthwise_conv_2d(node: Node) -> RelayExpr:
     """Weights are 1, height, width, out."""
-    if node.dtype() == "int16" and node.dtype(1) == "int4":
-        raise ValueError("its weights are of int4 beside data of int16; take weights of int8")
     _, height, width, channels = node.shape(1)
     inputs = node.shape()[3]
     if not inputs or channels % inputs:
@@ -100,7 +98,7 @@ def _convolution(
     sums = call("qnn.conv2d", node[0], weight, *zeros_and_scales(node), out_dtype=sum_type(node),
                 **attrs)
     if node.kind == "DEPTHWISE_CONV_2D" and not _is_quick_depthwise(node):
-        return _from_depthwise_sums(node, sums, channels)
+        return _from_depthwise_sums(node, sums)
     return from_sums(node, sums)
 
 
@@ -111,29 +109,16 @@ def _is_quick_depthwise(node: Node) -> bool:
     return node.dtype(1) != "uint8" or node.quantization(1).axis == 0
 
 
-def _from_depthwise_sums(node: Node, sums: RelayExpr, channels: int) -> RelayExpr:
+def _from_depthwise_sums(node: Node, sums: RelayExpr) -> RelayExpr:
     """What LiteRT's own kernel makes of sums, where there is none of XNNPACK: it rounds twice.
 
-    Vectors of eight channels are rounded upward where weights are of 4 bits.
+    Weights of 4 bits go in vectors of eight channels.
     """
-    whole = channels - channels % 8
-    if node.rounding == TFLM or node.dtype(1) == "uint8" or not whole:
+    if node.dtype(1) == "uint8" or node.dtype() == "int16":
         return from_sums(node, sums, twice=True)
     out, dtype = node.result_quantization(), node.result_dtype()
     ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, twice=True)
-    ratios = np.broadcast_to(ratio.reshape(-1), (channels,))
-    biased = with_bias(node, sums)
-    made = [upward_twice(_channels(biased, 0, whole), ratios[:whole], out, dtype)]
-    if whole < channels:
-        rest = _channels(biased, whole, channels)
-        made.append(rescaled(node, rest, ratios[whole:], out, dtype, rank_of(sums) - 1, twice=True))
-    joined = made[0] if len(made) == 1 else call("concatenate", made, axis=-1)
-    return held(node, joined, out, dtype)
-
-
-def _channels(data: RelayExpr, first: int, last: int) -> RelayExpr:
-    axis = rank_of(data) - 1
-    return call("strided_slice", data, begin=(first,), end=(last,), axes=(axis,))
+    return held(node, in_vectors(node, with_bias(node, sums), ratio, out, dtype), out, dtype)
 
 
 def _of_floats(node: Node, weight: RelayExpr, attrs: dict[str, Any]) -> RelayExpr:
@@ -180,8 +165,11 @@ def _zero(quantization: Quantization) -> RelayExpr:
 
 
 def sum_type(node: Node) -> str:
-    """The type of sums: data of 16 bits with a bias of 64 needs as many."""
-    return "int64" if node.has(2) and dtype_of(node[2]) == "int64" else "int32"
+    """The type of sums: data of 16 bits with a bias of 64 needs as many, or where one might be."""
+    if node.has(2):
+        return "int64" if dtype_of(node[2]) == "int64" else "int32"
+    is_said = node.attr("bias_type", 0) == TYPES.index("int64")
+    return "int64" if is_said and node.dtype() == "int16" else "int32"
 
 
 def with_bias(node: Node, made: RelayExpr) -> RelayExpr:

@@ -3,8 +3,8 @@
 import struct
 from dataclasses import replace
 
-from sterna.frontend.calls import call, cast, dtype_of
-from sterna.frontend.tflite.arithmetic import activated, held, product_ratio, rescaled
+from sterna.frontend.calls import call, cast, dtype_of, reshape, type_of
+from sterna.frontend.tflite.arithmetic import activated, held, in_vectors, product_ratio, rescaled
 from sterna.frontend.tflite.convert_products import (
     SAME,
     VALID,
@@ -82,11 +82,18 @@ def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
     sums = call("qnn.conv2d_transpose", node[0], weight, *zeros_and_scales(node), out_dtype=wide,
                 **attrs)
     out, dtype = node.result_quantization(), node.result_dtype()
-    # kernels for processors leave windows that steps pass over to others
-    twice = dtype != "int16" and any(
-        size < step for size, step in zip(kernel, strides, strict=True))
-    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, twice)
-    made = rescaled(node, with_bias(node, sums), ratio, out, dtype, 3, twice)
+    biased = with_bias(node, sums)
+    # XNNPACK's kernels leave windows that steps pass over, and data of 16 bits, to others
+    own = wide == "int32" and (dtype == "int16" or any(
+        size < step for size, step in zip(kernel, strides, strict=True)))
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, own)
+    if not own:
+        made = rescaled(node, biased, ratio, out, dtype, 3)
+    elif dtype == "uint8":  # whose vectors go on over pixels
+        flat = in_vectors(node, reshape(biased, (-1,)), ratio, out, dtype, lanes=16)
+        made = reshape(flat, type_of(biased).shape)
+    else:
+        made = in_vectors(node, biased, ratio, out, dtype)
     return held(node, made, out, dtype)
 
 

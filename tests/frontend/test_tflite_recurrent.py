@@ -1,0 +1,147 @@
+"""Layers that keep a state from call to call, beside what LiteRT computes in several calls."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from ai_edge_litert.interpreter import Interpreter
+
+from sterna.frontend.tflite.state import initial_state
+from sterna.relay.arrays import Array
+from sterna.support.errors import OpNotImplemented
+from tests.frontend.tflite_models import T, constant, one_operator, run_imported
+
+BATCH, STEPS, DEPTH, UNITS, OUT = 2, 3, 5, 7, 4
+TANH, RELU = 4, 1
+
+
+def calls_of_litert(data: bytes, inputs: Sequence[Array]) -> list[Array]:
+    interpreter = Interpreter(model_content=data)
+    interpreter.allocate_tensors()
+    made = []
+    for array in inputs:
+        interpreter.set_tensor(interpreter.get_input_details()[0]["index"], array)
+        interpreter.invoke()
+        made.append(interpreter.get_tensor(interpreter.get_output_details()[0]["index"]))
+    return made
+
+
+def calls_of_imported(data: bytes, inputs: Sequence[Array], **more: Any) -> list[Array]:
+    """States are handed back as they come."""
+    states, made = list(initial_state(data).values()), []
+    for array in inputs:
+        result, *states = run_imported(data, array, *states, **more)
+        made.append(result)
+    return made
+
+
+def expect_near(data: bytes, inputs: Sequence[Array]) -> None:
+    for mine, theirs in zip(calls_of_imported(data, inputs), calls_of_litert(data, inputs),
+                            strict=True):
+        np.testing.assert_allclose(mine, theirs, rtol=1e-5, atol=1e-5)
+
+
+def floats(seed: int, *shape: int) -> Array:
+    return (np.random.default_rng(seed).standard_normal(shape) * 0.7).astype(np.float32)
+
+
+def lstm(
+    additions: Sequence[str], clips: Mapping[str, float], time_major: bool = False
+) -> bytes:
+    out = OUT if "projection" in additions else UNITS
+    first = 1 if "coupled" in additions else 0
+
+    def gates(seed: int, used: bool, *shape: int) -> list[T | None]:
+        return [constant(floats(seed + gate, *shape)) if used and gate >= first else None
+                for gate in range(4)]
+
+    peepholes = gates(30, "peepholes" in additions, UNITS)
+    projection = "projection" in additions
+    operands: list[T | None] = [
+        T((BATCH, STEPS, DEPTH) if not time_major else (STEPS, BATCH, DEPTH)),
+        *gates(10, True, UNITS, DEPTH), *gates(20, True, UNITS, out),
+        peepholes[0], peepholes[1], peepholes[3], *gates(40, True, UNITS),
+        constant(floats(50, OUT, UNITS)) if projection else None,
+        constant(floats(51, OUT)) if projection else None,
+        T((BATCH, out), is_variable=True), T((BATCH, UNITS), is_variable=True),
+        *gates(60, "norms" in additions, UNITS),
+    ]
+    shape = (BATCH, STEPS, out) if not time_major else (STEPS, BATCH, out)
+    return one_operator("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [T(shape)], (
+        "UnidirectionalSequenceLSTMOptions",
+        {"fusedActivationFunction": TANH, "timeMajor": time_major, **clips}))
+
+
+@pytest.mark.parametrize("additions", [
+    (), ("coupled",), ("peepholes",), ("projection",), ("norms",),
+    ("coupled", "peepholes", "projection", "norms"),
+], ids=lambda names: "_".join(names) or "plain")
+@pytest.mark.parametrize("clips", [{}, {"cellClip": 0.4, "projClip": 0.3}], ids=["free", "clipped"])
+def test_an_lstm_of_floats(additions: tuple[str, ...], clips: dict[str, float]) -> None:
+    expect_near(lstm(additions, clips), [floats(seed, BATCH, STEPS, DEPTH) for seed in (1, 2)])
+
+
+def test_an_lstm_whose_steps_are_first() -> None:
+    inputs = [floats(seed, STEPS, BATCH, DEPTH) for seed in (1, 2)]
+    expect_near(lstm(("peepholes",), {}, time_major=True), inputs)
+
+
+@pytest.mark.parametrize("kind", ["RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"])
+@pytest.mark.parametrize("activation", [TANH, RELU])
+def test_a_plain_recurrent_layer(kind: str, activation: int) -> None:
+    is_single = kind == "RNN"
+    shape = (BATCH, DEPTH) if is_single else (BATCH, STEPS, DEPTH)
+    data = one_operator(kind, [
+        T(shape), constant(floats(3, UNITS, DEPTH)), constant(floats(4, UNITS, UNITS)),
+        constant(floats(5, UNITS)), T((BATCH, UNITS), is_variable=True),
+    ], [T((*shape[:-1], UNITS))], (
+        "RNNOptions" if is_single else "SequenceRNNOptions",
+        {"fusedActivationFunction": activation}))
+    expect_near(data, [floats(seed, *shape) for seed in (1, 2, 3)])
+
+
+def test_whole_weights_of_recurrent_layers_are_refused() -> None:
+    whole = T((UNITS, DEPTH), "int8", np.ones((UNITS, DEPTH), "int8"), scale=0.1)
+    data = one_operator("RNN", [
+        T((BATCH, DEPTH)), whole, constant(floats(4, UNITS, UNITS)), constant(floats(5, UNITS)),
+        T((BATCH, UNITS), is_variable=True),
+    ], [T((BATCH, UNITS))], ("RNNOptions", {"fusedActivationFunction": TANH}))
+    with pytest.raises(OpNotImplemented, match="weights of whole numbers"):
+        run_imported(data, floats(1, BATCH, DEPTH))
+
+
+RANK, MEMORY = 2, 6
+
+
+@pytest.mark.parametrize("activation", [0, RELU])
+def test_svdf_of_floats(activation: int) -> None:
+    filters = UNITS * RANK
+    data = one_operator("SVDF", [
+        T((BATCH, DEPTH)), constant(floats(3, filters, DEPTH)),
+        constant(floats(4, filters, MEMORY)), constant(floats(5, UNITS)),
+        T((BATCH, filters * MEMORY), is_variable=True),
+    ], [T((BATCH, UNITS))], ("SVDFOptions", {"rank": RANK, "fusedActivationFunction": activation}))
+    expect_near(data, [floats(seed, BATCH, DEPTH) for seed in range(8)])
+
+
+def test_svdf_of_bytes() -> None:
+    """LiteRT has no kernel for a state of 8 bits."""
+    rng = np.random.default_rng(2)
+    state, filters, scales = "int16", UNITS * RANK, (0.05, 0.01, 0.02, 0.0004)
+    weights = [rng.integers(-127, 128, shape).astype(dtype) for shape, dtype in (
+        ((filters, DEPTH), "int8"), ((filters, MEMORY), state))]
+    data = one_operator("SVDF", [
+        T((BATCH, DEPTH), "int8", scale=scales[0], zero=4),
+        T(weights[0].shape, "int8", weights[0], scale=scales[1]),
+        T(weights[1].shape, state, weights[1], scale=scales[2]),
+        T((UNITS,), "int32", rng.integers(-500, 500, UNITS).astype("int32"),
+          scale=scales[2] * scales[3]),
+        T((BATCH, filters * MEMORY), state, scale=scales[3], is_variable=True),
+    ], [T((BATCH, UNITS), "int8", scale=0.05, zero=-9)],
+        ("SVDFOptions", {"rank": RANK, "fusedActivationFunction": RELU}))
+    inputs = [rng.integers(-128, 128, (BATCH, DEPTH)).astype("int8") for _ in range(8)]
+    for rounding in ("xnnpack", "tflm"):
+        for mine, theirs in zip(calls_of_imported(data, inputs, rounding=rounding),
+                                calls_of_litert(data, inputs), strict=True):
+            np.testing.assert_array_equal(mine, theirs)
