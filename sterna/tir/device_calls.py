@@ -317,6 +317,7 @@ CALLS: dict[str, Callable[[Machine, Call], Any]] = {
     "load_float": _does(_load_float),
     "load_pair": _does(_load_pair),
     "fetch_quad": _does(_fetch_quad),
+    "fetch_once": _does(_fetch_quad),
     "keep_words": _does(_keep_words),
     "store_words": _does(_store_words),
     "store_word": _does(_store_words),

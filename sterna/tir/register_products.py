@@ -9,6 +9,7 @@
     load_float(to, from), load_pair(to, from)
                                a number of float32 from shared memory, or two
     fetch_quad(to, address)    four numbers of float32 from the device's memory
+    fetch_once(to, address)    16 bytes from there that stay in no cache of the processor
     keep_words(to, a, b, c, d), store_words(address, a, b, c, d)
                                16 bytes into shared memory, or into the device's
     take_ticket(to, address)   the next number of a count in the device's memory
@@ -36,6 +37,7 @@ for _row in (
     Intrinsic("load_float", 2, None, has_effect=True, result="int32"),
     Intrinsic("load_pair", 2, None, has_effect=True, result="int32"),
     Intrinsic("fetch_quad", 2, None, has_effect=True, result="int32"),
+    Intrinsic("fetch_once", 2, None, has_effect=True, result="int32"),
     Intrinsic("keep_words", 5, None, has_effect=True, result="int32"),
     Intrinsic("store_words", 5, None, has_effect=True, result="int32"),
     Intrinsic("take_ticket", 2, None, has_effect=True, result="int32"),
@@ -72,6 +74,12 @@ def load_pair(first: BufferLoad, source: Expr) -> Expr:
 def fetch_quad(first: BufferLoad, element: BufferLoad) -> Expr:
     """Load four floats from where an element is, from an element of private memory on."""
     return Call(INT32, "fetch_quad", (address_of(first), address_of(element)))
+
+
+def fetch_once(first: BufferLoad, element: BufferLoad) -> Expr:
+    """Load 16 bytes from where an element is, past the processor's cache, from an element of
+    private memory on."""
+    return Call(INT32, "fetch_once", (address_of(first), address_of(element)))
 
 
 def keep_words(to: Expr, words: Sequence[Expr]) -> Expr:

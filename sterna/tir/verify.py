@@ -75,7 +75,8 @@ _FREE_TYPES = frozenset({
     "tile_configure", "tile_zero", "tile_load", "tile_store", "tile_dot", "tile_release",
     "storage_sync", "tvm_warp_shuffle", "tvm_warp_shuffle_up", "tvm_warp_shuffle_down",
     "tvm_warp_shuffle_xor", "tvm_warp_activemask", "wgmma_registers", "settle",
-    "load_float", "load_pair", "fetch_quad", "keep_words", "store_words", "take_ticket",
+    "load_float", "load_pair", "fetch_quad", "fetch_once", "keep_words", "store_words",
+    "take_ticket",
     "add_count", "await_count",
     *WARPGROUP_OPS, *FRAGMENT_OPS,
 })

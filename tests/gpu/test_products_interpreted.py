@@ -205,6 +205,14 @@ def test_blocks_that_stay_make_one_tile_after_the_other(
     check(dense(250, 56, 64), product, ("wgmma", "tma_store"))
 
 
+def test_rows_that_lie_along_no_sum_are_brought_whole() -> None:
+    """A turned tile has fewer columns than a box of such rows."""
+    x, w = (var(n, 8, 65, s, dtype="float16") for n, s in (("x", 64), ("w", 96)))
+    made = lowered(relay.nn.batch_matmul(x, w, transpose_a=True, transpose_b=False))
+    loads = [line for line in str(made.function).splitlines() if "tma_load(" in line]
+    assert all(any(f"{name}[" in line for line in loads) for name in ("p0", "p1"))
+
+
 def attention(length: int, width: int) -> relay.Expr:
     """Causal attention of one head."""
     q, k, v = (var(name, 1, 1, length, width, dtype="bfloat16") for name in "qkv")

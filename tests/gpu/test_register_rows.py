@@ -60,6 +60,14 @@ def test_softmax_of_narrow_floats() -> None:
     assert "flushed_exp2" in text
 
 
+def test_long_rows_fill_clusters_of_any_number_of_warps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(register_rows, "MOST_HELD", 8)
+    answers = {"threads of a row": "8 blocks of 160 threads, vectors of 8"}
+    text = check(
+        relay.nn.softmax(var("x", 1, 8203, dtype="bfloat16")), softmax, 1e-2, answers)
+    assert "fetch_once" in text
+
+
 @pytest.mark.parametrize("threads", [8, 64])
 def test_some_lanes_or_several_warps_share_a_row(threads: int) -> None:
     answers = {"threads of a row": f"{threads} threads, vectors of 4", "rows of a block": "2"}

@@ -82,6 +82,22 @@ def test_a_value_that_is_named_is_read_behind_a_barrier() -> None:
     assert barriers_of(kernel) == 1
 
 
+def test_threads_that_only_fetch_read_nothing_under_a_name() -> None:
+    """Eight threads fill shared memory; three of them have elements to read."""
+    held = Buffer("held", DataType("float32"), (build.const(8),), "shared")
+    a, out = (Buffer(n, DataType("float32"), (build.const(s),)) for n, s in (("a", 6), ("out", 3)))
+    thread, fetching, named = Var("t"), Var("u"), Var("named", held.dtype)
+    fetch = For(fetching, build.const(0), build.const(8), "thread",
+                BufferStore(held, build.const(1.0), (fetching,)), "threadIdx.x")
+    reads = LetStmt(named, BufferLoad(a, (thread * 2,)) + BufferLoad(held, (thread + 5,)),
+                    BufferStore(out, named, (thread,)))
+    body = For(thread, build.const(0), build.const(3), "thread",
+               Allocate(held, seq(fetch, reads)), "threadIdx.x")
+    given, made = np.arange(6, dtype="float32"), np.zeros(3, "float32")
+    run_on_device(PrimFunc("f", (a.data, out.data), (a, out), body), given, made)
+    assert made.tolist() == [1, 3, 5]
+
+
 def test_vectors_that_threads_write_apart_need_no_barrier_between() -> None:
     a = te.placeholder((4, 512), name="A")
     held = te.compute((4, 512), lambda i, j: a[i, j] * 2, name="held")

@@ -1,4 +1,4 @@
-"""Which graphs are recognised as layer normalisation, and that they keep their numbers."""
+"""Which graphs are recognised as layer or RMS normalisation, and that they keep their numbers."""
 
 from typing import Any
 
@@ -102,6 +102,21 @@ NEAR_MISSES: dict[str, Any] = {
 }
 
 
+def over_root(square: Any, by_factor: bool = True) -> Any:
+    spread = relay.add(mean(square), number(1e-5))
+    if by_factor:
+        return relay.multiply(X, relay.rsqrt(spread))
+    return relay.divide(X, relay.sqrt(spread))
+
+
+MEAN_SQUARES: dict[str, Any] = {
+    "no_weights": lambda: over_root(squared(X)),
+    "weights_first": lambda: relay.multiply(GAMMA, over_root(squared(X))),
+    "product": lambda: relay.multiply(over_root(relay.multiply(X, X)), GAMMA),
+    "quotient": lambda: relay.multiply(over_root(squared(X), by_factor=False), GAMMA),
+}
+
+
 def legalized(body: Any) -> tuple[Any, Any]:
     plain = relay.transform.InferType()(tvm.IRModule.from_expr(body))
     made = relay.transform.InferType()(relay.transform.Legalize()(plain))
@@ -127,6 +142,20 @@ def test_what_exporters_write_is_recognised(name: str) -> None:
     plain, made = legalized(RECOGNISED[name]())
     assert operators(made) <= {"nn.layer_norm", "reshape"}
     agree(plain, made)
+
+
+@pytest.mark.parametrize("name", MEAN_SQUARES)
+def test_rows_over_their_mean_squares_are_recognised(name: str) -> None:
+    plain, made = legalized(MEAN_SQUARES[name]())
+    assert operators(made) == {"nn.rms_norm"}
+    agree(plain, made)
+
+
+def test_squares_of_other_data_are_no_mean_square() -> None:
+    other = relay.var("y", shape=SHAPE)
+    for square in (squared(other), relay.multiply(X, other), relay.power(X, number(3))):
+        _, made = legalized(over_root(square))
+        assert "nn.rms_norm" not in operators(made)
 
 
 @pytest.mark.parametrize("name", NEAR_MISSES)

@@ -2,12 +2,15 @@
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
+from sterna.op.nn._transposed_phases import by_phases
+from sterna.relay.interpreter import interpret
 from sterna.relay.op import find
 from sterna.relay.passes.legalize import Legalize
 from sterna.schedule.choose import answering
@@ -36,6 +39,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], bool]] = [
     ((1, 4, 5, 6), (4, 3, 2, 1), {"strides": 3, "padding": (1, 0), "output_padding": 2}, True),
     ((1, 4, 3, 4, 5), (4, 2, 1, 2, 3), {"strides": 2, "output_padding": (1, 0, 1)}, True),
 ]
+GPU = "cuda -arch=sm_90a"
 APART = (1, 2, 3, 5, 7, 8, 16, 18, 19, 20)
 
 
@@ -111,3 +115,26 @@ def test_free_weights_of_few_pixels_stay_as_they_lie(
     assert record.attrs is not None and record.reference is not None
     want = record.reference(record.attrs(**attrs), data, weight)
     np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
+def test_gpus_have_them_by_phases_in_both_layouts(layout: str, dtype: str) -> None:
+    shape = (2, 4, 5, 6) if layout == "NCHW" else (2, 5, 6, 4)
+    x, w = relay.var("x", shape=shape, dtype=dtype), relay.var("w", shape=(4, 3, 4, 4), dtype=dtype)
+    plain = relay.nn.conv2d_transpose(x, w, strides=2, padding=1, data_layout=layout)
+    made = by_phases(plain.attrs, plain.args, tvm.target.Target(GPU))
+    assert made is not None
+    kind = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s).astype(kind) for s in (shape, (4, 3, 4, 4))]
+    want, have = (interpret(relay.Function((x, w), body), *given) for body in (plain, made))
+    tolerance = 1e-5 if dtype == "float32" else 4e-2
+    np.testing.assert_allclose(
+        np.asarray(have, "float32"), np.asarray(want, "float32"), rtol=tolerance, atol=tolerance)
+
+
+def test_depthwise_ones_stay_on_gpus() -> None:
+    x, w = relay.var("x", shape=(1, 4, 5, 6)), relay.var("w", shape=(4, 1, 4, 4))
+    plain = relay.nn.conv2d_transpose(x, w, strides=2, groups=4)
+    assert by_phases(plain.attrs, plain.args, tvm.target.Target(GPU)) is None

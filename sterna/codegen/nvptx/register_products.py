@@ -85,17 +85,19 @@ def _settle(emitter: Any, expr: Call) -> str:
     return zero(expr.dtype)
 
 
-def _loaded(emitter: Any, expr: Call, text: str, source: str, count: int) -> str:
-    """Load so many floats into private memory."""
+def _loaded(
+    emitter: Any, expr: Call, text: str, source: str, count: int, kind: str = "float"
+) -> str:
+    """Load so many floats, or words, into private memory."""
     to = emitter.expr(expr.args[0])
-    result = "{" + ", ".join(["float"] * count) + "}"
+    result = "{" + ", ".join([kind] * count) + "}"
     letter = "r" if source.startswith("i32") else "l"
-    constraints = ",".join(["=f"] * count + [letter])
+    constraints = ",".join(["=f" if kind == "float" else "=r"] * count + [letter])
     made = write_asm(emitter, text, constraints, source, result=result)
     for number in range(count):
         value = emitter.writer.value(f"extractvalue {result} {made}, {number}")
-        place = emitter.writer.value(f"getelementptr inbounds float, ptr {to}, i64 {number}")
-        emitter.writer.emit(f"store float {value}, ptr {place}, align 4")
+        place = emitter.writer.value(f"getelementptr inbounds {kind}, ptr {to}, i64 {number}")
+        emitter.writer.emit(f"store {kind} {value}, ptr {place}, align 4")
     return zero(expr.dtype)
 
 
@@ -114,6 +116,12 @@ def _load_pair(emitter: Any, expr: Call) -> str:
 def _fetch_quad(emitter: Any, expr: Call) -> str:
     source = f"ptr {emitter.expr(expr.args[1])}"
     return _loaded(emitter, expr, "ld.global.v4.f32 {$0, $1, $2, $3}, [$4];", source, 4)
+
+
+def _fetch_once(emitter: Any, expr: Call) -> str:
+    source = f"ptr {emitter.expr(expr.args[1])}"
+    text = "ld.global.L1::no_allocate.v4.b32 {$0, $1, $2, $3}, [$4];"
+    return _loaded(emitter, expr, text, source, 4, "i32")
 
 
 def _keep_words(emitter: Any, expr: Call) -> str:
@@ -182,6 +190,7 @@ REGISTER_PRODUCTS = {
     "load_float": DeviceIntrinsic(_load_float),
     "load_pair": DeviceIntrinsic(_load_pair),
     "fetch_quad": DeviceIntrinsic(_fetch_quad),
+    "fetch_once": DeviceIntrinsic(_fetch_once, Needs(70, 74)),
     "keep_words": DeviceIntrinsic(_keep_words),
     "store_words": DeviceIntrinsic(_store_words),
     "take_ticket": DeviceIntrinsic(_take_ticket),

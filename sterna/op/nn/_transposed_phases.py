@@ -32,12 +32,12 @@ from sterna.schedule.cost import KERNEL
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
 from sterna.schedule.kernel import Processor
-from sterna.target import Target, processor_of
+from sterna.target import Target, is_gpu, processor_of
 
 if TYPE_CHECKING:
     from sterna.op.nn.conv_transpose import ConvTransposeAttrs
 
-FLOATS = ("float32", "float64")
+FLOATS, DEVICE_FLOATS = ("float32", "float64"), ("float32", "float16", "bfloat16")
 # Cycles in which a weight is brought to its phase, and in which an element of a column is added.
 ARRANGED, ADDED = 8, 8
 # Cycles in which an element is put between others, for each phase that it may be of.
@@ -120,11 +120,17 @@ def by_phases(
     data, weight = (tensor_type(arg) for arg in args)
     spatial = SPATIAL[len(attrs.strides)]
     plain = (attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout)
+    on_device = target is not None and is_gpu(target)
+    if on_device and 1 < attrs.groups == weight.shape[0]:
+        return None  # a depthwise one waits for memory, not for products
+    if on_device and plain == (f"N{spatial}C", f"IO{spatial}", f"N{spatial}C"):
+        return _with_channels_first(attrs, args, target)
     if plain != (f"NC{spatial}", f"IO{spatial}", f"NC{spatial}"):
         return None
     if not data.is_static or not weight.is_static:
         return None
-    if str(data.dtype) not in FLOATS or (attrs.out_dtype or data.dtype) != data.dtype:
+    kinds = DEVICE_FLOATS if on_device else FLOATS
+    if str(data.dtype) not in kinds or (attrs.out_dtype or data.dtype) != data.dtype:
         return None
     axes = [
         _phases(attrs, axis, extent, window)
@@ -154,6 +160,18 @@ def by_phases(
         return made
     spatial_axes = tuple(range(2, 2 + len(axes)))
     return call("strided_slice", made, begin=tuple(begin), end=tuple(end), axes=spatial_axes)
+
+
+def _with_channels_first(
+    attrs: "ConvTransposeAttrs", args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """The same of data whose channels lie last, which plain convolutions have so on GPUs: the moves
+    around them and these meet."""
+    rank = len(attrs.strides) + 2
+    moved = call("transpose", args[0], axes=(0, rank - 1, *range(1, rank - 1)))
+    plain = attrs.replace(data_layout=f"NC{SPATIAL[rank - 2]}", out_layout="")
+    made = by_phases(plain, (moved, *args[1:]), target)
+    return None if made is None else call("transpose", made, axes=(0, *range(2, rank), 1))
 
 
 def _phases(attrs: "ConvTransposeAttrs", axis: int, extent: int, window: int) -> _Phases:

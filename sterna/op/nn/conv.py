@@ -47,6 +47,7 @@ from sterna.op.nn._conv_shape import (
     summed_axes,
 )
 from sterna.op.nn._dead_channels import CONV_CHANNELS
+from sterna.op.nn._device_channels import with_device_channels
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_vectors
 from sterna.op.nn._padded_inputs import with_whole_inputs
@@ -246,7 +247,11 @@ def _with_whole_channels(
     attrs: Any, args: tuple[RelayExpr, ...], target: Any
 ) -> RelayExpr | None:
     """With further channels where these fill no vectors, or of bytes no dot products."""
-    found = with_whole_inputs(attrs, args, target) or with_whole_vectors(attrs, args, target)
+    found = (
+        with_whole_inputs(attrs, args, target)
+        or with_whole_vectors(attrs, args, target)
+        or with_device_channels(attrs, args, target)
+    )
     return found or with_whole_dots("nn.conv2d", attrs, args, target)
 
 

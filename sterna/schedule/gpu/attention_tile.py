@@ -6,8 +6,10 @@ from sterna.schedule.gpu.operand import ROW_BYTES
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS
 
 KINDS = ("bfloat16", "float16")
-MOST_WIDTH = 128
+MOST_WIDTH = 256
 """Of queries, keys and values."""
+WIDE_BOXES = 2
+"""Boxes of values beyond which registers have room for the scores of fewer keys."""
 BOX = 64
 """Numbers of 16 bits in a row of shared memory."""
 

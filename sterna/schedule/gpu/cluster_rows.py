@@ -60,9 +60,10 @@ class ClusterWriter(RowWriter):
     """The statements of a block that has some of a row."""
 
     def __init__(
-        self, program: RowProgram, out: Tensor, held: list[Tensor], share: Share
+        self, program: RowProgram, out: Tensor, held: list[Tensor], share: Share,
+        passes_cache: bool,
     ) -> None:
-        super().__init__(program, out, held, share, 1)
+        super().__init__(program, out, held, share, 1, passes_cache)
         self.sums_powers = True
 
     def _bind(self) -> Expr:
@@ -97,9 +98,10 @@ class ClusterWriter(RowWriter):
     def _join_all(self, step: RowSum, total: BufferVar) -> None:
         join, _ = joining(step)
         self._join(total, join, WARP)
-        for number, (part, _) in enumerate(self._exchange(total[0], total[0])):
+        nothing = build.cast(FLOAT, step.combiner.identity[0])
+        for number, (part, _) in enumerate(self._exchange(total[0], total[0], nothing, nothing)):
             total[0] = join(total[0], part) if number else part
-        self._join(total, join, min(self.warps, WARP))
+        self._join(total, join, min(lanes_for(self.warps), WARP))
         self.known[step.value] = self.ib.let(step.name, build.cast(step.value.dtype, total[0]))
 
     def _sum_powers(self, largest: RowSum, powers: RowSum) -> None:
@@ -132,21 +134,25 @@ class ClusterWriter(RowWriter):
         settle_base()
         self.known[largest.value] = build.cast(largest.value.dtype, base[0])
         each(powers, total, plus)
-        parts = self._exchange(most[0], total[0])
+        nothing = build.const(-math.inf, FLOAT), build.const(0, FLOAT)
+        parts = self._exchange(most[0], total[0], *nothing)
         for number, (part, _) in enumerate(parts):
             most[0] = larger(most[0], part) if number else part
-        self._join(most, larger, min(self.warps, WARP))
+        self._join(most, larger, min(lanes_for(self.warps), WARP))
         settle_base()
         for number, (part, sum_of) in enumerate(parts):
             shrunk = sum_of * self._power(part - base[0])
             total[0] = total[0] + shrunk if number else shrunk
-        self._join(total, plus, min(self.warps, WARP))
+        self._join(total, plus, min(lanes_for(self.warps), WARP))
         for step, joined in ((largest, most), (powers, total)):
             self.known[step.value] = ib.let(step.name, build.cast(step.value.dtype, joined[0]))
 
-    def _exchange(self, first: Expr, second: Expr) -> list[tuple[Expr, Expr]]:
+    def _exchange(
+        self, first: Expr, second: Expr, no_first: Expr, no_second: Expr
+    ) -> list[tuple[Expr, Expr]]:
         """Two numbers of a warp for all warps of the cluster; those of the warps that a lane has
-        to join, of which others have the rest."""
+        to join, of which others have the rest. no_first, no_second: what changes no sum, of lanes
+        for which there is no warp."""
         ib, share = self.ib, self.share
         place = self.sent + self.joined * self.warps * QUAD_BYTES
         arrived = self.arrived + self.joined * BARRIER_BYTES
@@ -161,12 +167,24 @@ class ClusterWriter(RowWriter):
             to = cluster_address(place + self.lane // WARP * QUAD_BYTES, within)
             ib.emit(send_quad(to, quad[0], cluster_address(arrived, within)))
         ib.emit(mbarrier_wait(arrived, build.const(0)))
+        lanes = min(lanes_for(self.warps), WARP)
         found: list[tuple[Expr, Expr]] = []
         for number in range(0, self.warps, WARP):
-            own = (number + within) % self.warps
-            ib.emit(load_quad(quad[0], place + own * QUAD_BYTES))
-            found.append((ib.let("part", quad[0]), ib.let("part", quad[1])))
+            own = number + (within if lanes == WARP else within % lanes)
+            is_ragged = number + lanes > self.warps
+            near = build.minimum(own, self.warps - 1) if is_ragged else own
+            ib.emit(load_quad(quad[0], place + near * QUAD_BYTES))
+            first, second = (
+                ib.let("part", build.select(own < self.warps, part, nothing) if is_ragged else part)
+                for part, nothing in ((quad[0], no_first), (quad[1], no_second))
+            )
+            found.append((first, second))
         return found
+
+
+def lanes_for(warps: int) -> int:
+    """Lanes that join what so many warps have: a power of two."""
+    return 1 << (warps - 1).bit_length()
 
 
 def plus(a: Expr, b: Expr) -> Expr:

@@ -11,7 +11,7 @@ from sterna.ir.expr import Var
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.access import lanes_along, lies_along, reads_of
 from sterna.schedule.gpu.limits import Limits
-from sterna.schedule.gpu.window_tiles import WindowTile, tile_of_windows
+from sterna.schedule.gpu.window_tiles import WindowTile, tile_of_windows, unrolled_steps
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
 from sterna.te import ComputeOp, IterVar, Stage, thread_axis
@@ -23,8 +23,6 @@ BUSY = 128
 LEAST_THREADS = 64
 # Vectors of one thread where there are many: their loads are on the way together.
 VECTORS_AT_ONCE = 4
-# The most steps of a window that are written out where lanes run in step.
-UNROLLED_STEPS = 25
 # Threads of a block where each has several windows.
 WINDOW_THREADS = 128
 # Rows that are read by all threads at once when a square is transposed, and the bytes of its side.
@@ -140,11 +138,8 @@ def schedule_windows(kernel: Kernel, limits: Limits) -> bool:
     own = [others[place] for place in tile.places]
     outer = [axis for axis in others if axis not in own]
     total.reorder(*outer, *total.op.reduce_axis, *own, last)
-    together = 1
-    for step in reversed(total.op.reduce_axis):
-        together *= extents_of([step])[0]
-        if limits.warp > 1 and together <= UNROLLED_STEPS:
-            total.unroll(step)
+    for step in unrolled_steps(total) if limits.warp > 1 else ():
+        total.unroll(step)
     for axis in own:
         total.unroll(axis)
     if tile.lanes > 1:

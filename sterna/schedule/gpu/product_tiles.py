@@ -143,6 +143,7 @@ def ring_of(
         rings += [
             Ring(rows, columns, stages, split, turned=True)
             for rows, columns in _TURNED_BLOCK_TIME
+            if not product.a.along_rows or columns % product.a.unit == 0  # whole boxes
             for split in SPLITS
             for stages in STAGES
             # The deepest ring only where it holds the whole sum: filled again, it was not seen to

@@ -9,13 +9,14 @@ from sterna.arith import substitute
 from sterna.ir import build
 from sterna.ir.expr import Add, Call, Cast, Expr, Max, Sub, Var
 from sterna.ir.visitor import Rewriter
+from sterna.schedule.gpu.access import VECTOR_BYTES
 from sterna.schedule.gpu.row_program import RowProgram, RowSum
 from sterna.support.dtype import DataType
 from sterna.te import Tensor, extern, thread_axis
 from sterna.te.tensor import replace_loads
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
-from sterna.tir.register_products import flushed_exp2, larger
+from sterna.tir.register_products import fetch_once, flushed_exp2, larger
 from sterna.tir.stmt import Buffer, BufferLoad, Stmt
 from sterna.tir.threads import barrier
 
@@ -147,8 +148,10 @@ class RowWriter:
     """What a thread has of the sums at hand."""
 
     def __init__(
-        self, program: RowProgram, out: Tensor, held: list[Tensor], share: Share, together: int
+        self, program: RowProgram, out: Tensor, held: list[Tensor], share: Share, together: int,
+        passes_cache: bool = False,
     ) -> None:
+        """passes_cache: whether rows are read past the processor's cache."""
         self.program, self.result, self.held = program, out, held
         self.share, self.together = share, together
         self.count = math.prod(program.rows)
@@ -158,6 +161,7 @@ class RowWriter:
         self.is_read = False
         """Whether the row was read from memory."""
         self.is_narrow = out.dtype.is_float and out.dtype.bits <= 16
+        self.passes_cache = passes_cache
         self.sums_powers = not share.held
         """Whether powers are summed before the largest number of their row is known."""
 
@@ -307,6 +311,10 @@ class RowWriter:
             number = build.minimum(number, self.count_of - 1)
         for tensor, kept in self.window.items():
             buffer = self.buffers[tensor]
+            if self.passes_cache and not again and piece.lanes * tensor.dtype.bytes == VECTOR_BYTES:
+                first = BufferLoad(buffer, self._vector_indices(buffer, number, build.const(0)))
+                self.ib.emit(fetch_once(kept[piece.own, 0], first))
+                continue
             with self.ib.for_range(0, piece.lanes, name="lane", kind="vectorize") as lane:
                 kept[piece.own, lane] = (
                     self.shared[tensor][self._shared_place(number, lane)] if again

@@ -13,7 +13,7 @@ from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.schedule.attention import AttentionStages
 from sterna.schedule.choose import choose
-from sterna.schedule.gpu.attention_tile import BOX, AttentionTile, Shape
+from sterna.schedule.gpu.attention_tile import BOX, WIDE_BOXES, AttentionTile, Shape
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP
 from sterna.schedule.gpu.strided import Heads, part_of, rounded_together
@@ -83,7 +83,8 @@ def attention_on_tensor_cores(
     parts = [*parts[:whole], *rounded_together(parts[whole:])]
     offered = [
         tile
-        for groups in (2, 1) for keys in (128, 64) for stages in (3, 2)
+        for groups in (2, 1) for keys in ((128, 64) if shape.boxes[1] <= WIDE_BOXES else (64,))
+        for stages in (3, 2)
         for in_turns in (False, True)[:groups]
         if (tile := AttentionTile(groups, keys, stages, *shape.boxes, in_turns)).shared_bytes
         <= most_shared

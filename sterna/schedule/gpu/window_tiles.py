@@ -18,13 +18,13 @@ from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.loops import extents_of
 from sterna.te import IterVar, Stage
 
-SIDES = (1, 2, 4, 7, 8, 14)
+SIDES = (1, 2, 3, 4, 5, 7, 8, 11, 13, 14)
 WIDTHS = (4, 2, 1)
 MOST_OUTPUTS = 32
 # Products of a thread, each of a vector, that are written out.
 MOST_PRODUCTS = 400
 # Steps of a window that are written out: what neighbours share shows only then.
-MOST_STEPS = 25
+UNROLLED_STEPS = 49
 # Sums, what is read for a row of windows, and its weights, that a thread has in registers.
 MOST_REGISTERS = 62
 # Threads that keep a device busy.
@@ -55,8 +55,9 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
     """The results of one thread that take the fewest instructions each."""
     alone = WindowTile((), (), lanes)
     steps = extents_of(total.op.reduce_axis)
-    slides = _slides(total)
-    if limits.warp == 1 or not slides or math.prod(steps) > MOST_STEPS:
+    written = unrolled_steps(total)
+    slides = [slide for slide in _slides(total) if slide[1] in written]
+    if limits.warp == 1 or not slides:
         return alone
     sizes = extents_of(result.op.axis)
     elements = math.prod(sizes)
@@ -73,7 +74,7 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
     tiles = [
         WindowTile(tuple(place for place, _, _ in slides), tuple(chosen), width)
         for chosen, width in product(list(product(*sides)), widths)
-        if math.prod(chosen) <= min(MOST_OUTPUTS, MOST_PRODUCTS // math.prod(steps))
+        if math.prod(chosen) <= min(MOST_OUTPUTS, MOST_PRODUCTS // math.prod(extents_of(written)))
     ]
 
     def cost(tile: WindowTile) -> float:
@@ -93,6 +94,16 @@ def tile_of_windows(total: Stage, result: Stage, lanes: int, limits: Limits) -> 
     return choose("windows of a thread", tiles, cost) if tiles else alone
 
 
+def unrolled_steps(total: Stage) -> list[IterVar]:
+    """The steps of a window, the last ones first, that are written out."""
+    found: list[IterVar] = []
+    for step in reversed(total.op.reduce_axis):
+        if math.prod(extents_of([*found, step])) > UNROLLED_STEPS:
+            break
+        found.append(step)
+    return found
+
+
 def _slides(total: Stage) -> Sequence[tuple[int, IterVar, int]]:
     """The axes, but the last, that are read together with steps of the window: each with its step,
     and how far the window moves."""
@@ -105,6 +116,7 @@ def _slides(total: Stage) -> Sequence[tuple[int, IterVar, int]]:
             if len(steps) == 1 and len(places) == 1:
                 var = total.op.axis[places[0]].var
                 moved = Analyzer().simplify(substitute(index, {var: var + 1}) - index)
-                stride = build.int_value(moved) or 1
-                found[places[0]] = places[0], steps[0], stride
+                stride = build.int_value(moved)
+                if stride:  # windows of an adaptive pool move unevenly, and share nothing for sure
+                    found[places[0]] = places[0], steps[0], stride
     return [found[place] for place in sorted(found)]

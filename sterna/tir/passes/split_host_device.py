@@ -389,8 +389,13 @@ class _Mapper(Rewriter):
         return done
 
     def visit_LetStmt(self, let: LetStmt) -> Stmt:
-        self.known[let.var] = self.depends_on(let.value)
-        return LetStmt(let.var, self.rewrite(let.value), self.rewrite(let.body))
+        depends = self.known[let.var] = self.depends_on(let.value)
+        value = self.rewrite(let.value)
+        if _reads_memory(let.value):  # idle threads have no elements of their own to read
+            for tag, guard in self.guards.items():
+                if tag in depends:
+                    value = build.if_then_else(guard, value, build.const(0, value.dtype))
+        return LetStmt(let.var, value, self.rewrite(let.body))
 
     def visit_IfThenElse(self, branch: IfThenElse) -> Stmt:
         self.conditions.append(self.depends_on(branch.condition))

@@ -1,0 +1,65 @@
+"""Convolutions whose channels fill no vectors of a GPU, and few groups of them."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from sterna import relay
+from sterna.op.nn import _device_channels as device_channels
+from sterna.relay.interpreter import interpret
+from sterna.relay.traverse import post_order
+from sterna.target import Target
+
+GPU = "cuda -arch=sm_90a"
+# The shapes of data and weights, further attributes, and the operators that remain.
+CHANGED: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any], set[str]]] = [
+    ((1, 6, 5, 5), (7, 6, 3, 3), {"padding": 1}, {"nn.pad", "nn.conv2d", "strided_slice"}),
+    ((2, 5, 4, 6), (3, 3, 6, 8), {"data_layout": "NHWC", "kernel_layout": "HWIO", "strides": 2},
+     {"nn.pad", "nn.conv2d"}),
+    ((1, 3, 5, 5), (6, 3, 3, 3), {}, {"nn.pad", "nn.conv2d", "strided_slice"}),
+    ((1, 32, 5, 5), (48, 16, 3, 3), {"groups": 2, "padding": 1},
+     {"strided_slice", "nn.conv2d", "concatenate"}),
+]
+KEPT: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
+    ((1, 8, 5, 5), (16, 8, 3, 3), {}),
+    ((1, 32, 5, 5), (32, 1, 3, 3), {"groups": 32}),
+    ((1, 16, 5, 5), (16, 8, 3, 3), {"groups": 2}),
+]
+
+
+def plain(data: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any]) -> Any:
+    x, w = relay.var("x", shape=data), relay.var("w", shape=weight)
+    return (x, w), relay.nn.conv2d(x, w, **attrs)
+
+
+@pytest.mark.parametrize("data, weight, attrs, operators", CHANGED)
+def test_they_compute_the_same(
+    data: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any], operators: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device_channels, "LEAST_MACS", 1)
+    params, call = plain(data, weight, attrs)
+    made = device_channels.with_device_channels(call.attrs, call.args, Target(GPU))
+    assert made is not None
+    assert {str(e.op) for e in post_order(made) if isinstance(e, relay.Call)} == operators
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(s).astype("float32") for s in (data, weight)]
+    want, have = (interpret(relay.Function(params, body), *given) for body in (call, made))
+    np.testing.assert_allclose(have, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("data, weight, attrs", KEPT)
+def test_what_fits_stays(
+    data: tuple[int, ...], weight: tuple[int, ...], attrs: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(device_channels, "LEAST_MACS", 1)
+    _, call = plain(data, weight, attrs)
+    assert device_channels.with_device_channels(call.attrs, call.args, Target(GPU)) is None
+
+
+def test_small_ones_and_processors_keep_theirs() -> None:
+    _, call = plain(*CHANGED[0][:3])
+    for target in (GPU, "llvm"):
+        assert device_channels.with_device_channels(call.attrs, call.args, Target(target)) is None
