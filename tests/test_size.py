@@ -18,7 +18,7 @@ BUDGET = {
     "autotvm": 2000,
     "cli": 2970,
     "codegen": 14150,
-    "contrib": 2240,
+    "contrib": 2330,
     "driver": 3200,
     "exec": 200,
     "frontend": 23300,

@@ -37,6 +37,11 @@ from sterna.contrib.torch_aliases import (
     with_aliases,
     with_open_aliases,
 )
+from sterna.contrib.torch_attributes import (
+    changing_attributes,
+    with_inputs_for,
+    written_inputs,
+)
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.contrib.torch_record import NotRecorded, by_torch, record, with_autocast
@@ -185,9 +190,17 @@ def _version(tensor: Any) -> tuple[int, int]:
 
 
 def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
+    attributes = changing_attributes(gm)
+    if attributes:
+        held = [value for _, value in attributes]
+        lifted = with_inputs_for(gm, [name for name, _ in attributes])
+        inner = _inference(lifted, [*example_inputs, *held], options)
+        return lambda *inputs: inner(*inputs, *held)
+    written = written_inputs(gm)
     static = [
         place for place, each in enumerate(example_inputs)
-        if options.freeze and getattr(each, "_dynamo_static_input_type", None) is not None
+        if options.freeze and place not in written
+        and getattr(each, "_dynamo_static_input_type", None) is not None
     ]
 
     def compile_for(inputs: Tensors) -> Graph:

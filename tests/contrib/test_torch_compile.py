@@ -235,3 +235,22 @@ def test_factorisations_are_checked_in_training() -> None:
     torch.testing.assert_close(found, torch.autograd.grad(inverse(x), x)[0])
     with pytest.raises(ValueError, match=r"linalg\.inv: a matrix is singular"):
         compiled(torch.zeros(3, 3, requires_grad=True))
+
+
+def test_state_of_an_optimiser_is_written_once_by_each_step() -> None:
+    found = []
+    for name in ("sterna", "eager"):
+        torch._dynamo.reset()
+        weight = torch.nn.Parameter(torch.full((2,), 0.1))
+        optimiser = torch.optim.Adam([weight], lr=0.01, foreach=False)
+
+        def step(gradient: Any, weight: Any = weight, optimiser: Any = optimiser) -> Any:
+            weight.grad = gradient.clone()
+            optimiser.step()
+            return weight.detach().clone()
+
+        compiled = torch.compile(step, backend=name)
+        with torch.no_grad():
+            results = [compiled(torch.tensor([1.0, -2.0])) for _ in range(2)]
+        found.append([*results, *optimiser.state[weight].values()])
+    torch.testing.assert_close(found[0], found[1])

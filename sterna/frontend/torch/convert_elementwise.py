@@ -137,8 +137,7 @@ def _x_log(a: RelayExpr, b: RelayExpr, log: RelayExpr) -> RelayExpr:
 # ---- functions that keep the type ----
 
 _TYPE_PRESERVING = {
-    "abs": "abs", "absolute": "abs", "neg": "negative", "negative": "negative", "sign": "sign",
-    "sgn": "sign",
+    "abs": "abs", "absolute": "abs", "neg": "negative", "negative": "negative",
 }
 _ROUNDING = {"ceil": "ceil", "floor": "floor", "trunc": "trunc", "fix": "trunc"}
 _COPIES = (
@@ -160,6 +159,15 @@ for _name, _operator in _TYPE_PRESERVING.items():
     _same_for_bools(_name, _operator, False)
 for _name, _operator in _ROUNDING.items():
     _same_for_bools(_name, _operator, True)
+
+
+@aten("sign", "sgn")
+def sign(x: RelayExpr) -> RelayExpr:
+    """0 of what is not a number, as PyTorch has it; of a bool it is itself."""
+    if dtype_of(x) == "bool":
+        return x
+    made = call("sign", x)
+    return call("where", call("isnan", x), like(0, x), made) if is_float(x) else made
 
 
 @aten(*_COPIES)
