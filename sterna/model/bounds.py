@@ -60,7 +60,10 @@ def _giga(rates: Rates) -> Rates:
 
 
 def _best_seconds(threads: int, call: Call, before: Call = lambda: None) -> float:
-    """Of one thread those that it had a processor for, which other programs do not lengthen."""
+    """Of one thread those that it had a processor for, which other programs do not lengthen.
+
+    A clock that has not moved, as those of some virtual machines at times, tells nothing.
+    """
     counts_own_time = threads == 1 and sys.platform != "win32"  # where it counts milliseconds
     clock = time.thread_time if counts_own_time else time.perf_counter
     call()
@@ -70,7 +73,9 @@ def _best_seconds(threads: int, call: Call, before: Call = lambda: None) -> floa
         before()
         start = clock()
         call()
-        times.append(clock() - start)
+        took = clock() - start
+        if took > 0:
+            times.append(took)
     return min(times)
 
 
