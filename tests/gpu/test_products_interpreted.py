@@ -10,14 +10,16 @@ import numpy.typing as npt
 import pytest
 
 from sterna import relay
+from sterna.schedule.choose import answering
 from sterna.schedule.gpu import product_tiles
 from sterna.schedule.gpu.ring import Ring
 from sterna.tir import pipeline as loop_pipeline
 from sterna.tir.device_interpreter import run_on_device
 from tests.gpu.test_network_kernels import HOPPER, lowered, var
-from tests.gpu.test_tensor_cores import conv, dense, finished, rounded
+from tests.gpu.test_tensor_cores import conv, dense, finished, groups, rounded
 
 Array = npt.NDArray[Any]
+AMPERE = "cuda -arch=sm_80"
 
 
 def check(
@@ -71,9 +73,6 @@ def test_a_tile_by_wgmma_and_tma(kind: str) -> None:
     check(dense(40, 48, 160, kind), product, words, tolerance=0 if kind == "int8" else 2e-2)
 
 
-AMPERE = "cuda -arch=sm_80"
-
-
 def test_what_follows_is_computed_on_the_sums() -> None:
     check(finished(dense(40, 24, 72), (40, 24)), after, ("wgmma",))
 
@@ -89,6 +88,24 @@ def test_single_rows_are_turned() -> None:
 def test_windows_are_copied_as_columns() -> None:
     words = ("wgmma", "tma_load_im2col")
     check(conv("bfloat16", "OHWI", 5, 64, 2), lambda x, w: windows(x, w, 2, "ohwi"), words)
+
+
+@pytest.mark.parametrize("kind, window, gpu, word", [
+    ("bfloat16", 3, HOPPER, "wgmma"), ("bfloat16", 1, AMPERE, "mma"),
+    ("float32", 1, HOPPER, "multiply_quads"),
+])
+def test_tiles_read_the_channels_of_their_group(
+    kind: str, window: int, gpu: str, word: str
+) -> None:
+    def wanted(x: Array, w: Array) -> Array:
+        both = zip(np.split(x, 2, axis=-1), np.split(w, 2), strict=True)
+        return np.concatenate([
+            windows(one, weight, 1, "ohwi") if window == 3 else one @ weight[:, 0, 0].T
+            for one, weight in both
+        ], axis=-1)
+
+    channels, size = (32, 4) if kind == "float32" else (64, 3)
+    check(groups(kind, 2, channels, channels, size, window), wanted, (word,), gpu)
 
 
 @pytest.mark.parametrize("ring, word", [
@@ -232,3 +249,46 @@ def by_attention(q: Array, k: Array, v: Array) -> Array:
 
 def test_attention_keeps_its_weights_in_registers() -> None:
     check(attention(72, 64), by_attention, ("wgmma_registers", "wgmma"))
+
+
+def decoding(how: str, kind: str = "bfloat16", *mask: relay.Expr) -> relay.Expr:
+    """Three queries of four heads, two of which have the same keys."""
+    q = var("q", 1, 3, 4, 40, dtype=kind)
+    parts = [var(name, 1, 120, 2, width, dtype=kind) for name, width in (("k", 40), ("v", 24))]
+    if how == "repeat":
+        both = [relay.repeat(part, 2, axis=2) for part in parts]
+    else:
+        both = []
+        for part, width in zip(parts, (40, 24), strict=True):
+            wide = relay.reshape(part, (1, 120, 2, 1, width))
+            wide = relay.broadcast_to(wide, (1, 120, 2, 2, width))
+            both.append(relay.reshape(wide, (1, 120, 4, width)))
+    attend = relay.nn.masked_attention if mask else relay.nn.attention
+    made: relay.Expr = attend(q, *both, *mask, scale=0.2)
+    return made
+
+
+def by_decoding(k: Array, v: Array, q: Array, mask: Array | float = 0.0) -> Array:
+    k, v = (np.repeat(each, 2, axis=2) for each in (k, v))
+    scores = 0.2 * np.einsum("bihc,bjhc->bhij", q, k) + mask
+    power = np.exp(scores - scores.max(-1, keepdims=True))
+    return np.asarray(np.einsum("bhij,bjhd->bihd", power / power.sum(-1, keepdims=True), v))
+
+
+@pytest.mark.parametrize("how, parts, mask", [
+    ("repeat", 1, [var("m", 4, 3, 120, dtype="bfloat16")]), ("broadcast", 2, []),
+])
+def test_few_queries_read_shared_keys_once(
+    how: str, parts: int, mask: list[relay.Expr]
+) -> None:
+    with answering({"parts of keys": f"4 warps, {parts} parts"}):
+        check(decoding(how, "bfloat16", *mask), by_decoding, ("mma", "fetch_once"), AMPERE)
+
+
+def test_tiles_read_shared_heads_where_they_lie() -> None:
+    with answering({"attention of few queries": "tiles"}):
+        check(decoding("repeat"), by_decoding, ("wgmma_registers",))
+
+
+def test_threads_read_shared_heads_where_they_lie() -> None:
+    assert "T_repeat" not in str(lowered(decoding("repeat", "float32"), "opencl").function)

@@ -55,6 +55,19 @@ def conv(kind: str, layout: str, size: int = 14, channels: int = 64, stride: int
     return made
 
 
+def groups(
+    kind: str, count: int, channels: int, made: int, size: int = 14, window: int = 3
+) -> relay.Expr:
+    """A convolution of groups that have so many channels each, and make so many."""
+    found: relay.Expr = relay.nn.conv2d(
+        relay.var("x", shape=(1, size, size, count * channels), dtype=kind),
+        relay.var("w", shape=(count * made, window, window, channels), dtype=kind),
+        channels=count * made, kernel_size=(window, window), padding=window // 2, groups=count,
+        data_layout="NHWC", kernel_layout="OHWI",
+    )
+    return found
+
+
 KERNELS: dict[str, Callable[[], relay.Expr]] = {
     "small": lambda: finished(dense(100, 136, 512), (100, 136)),
     "split": lambda: finished(dense(49, 512, 4608), (49, 512)),
@@ -69,6 +82,8 @@ KERNELS: dict[str, Callable[[], relay.Expr]] = {
     "lanes": lambda: finished(dense(256, 512, 128, "float32"), (256, 512), "float32"),
     "lanes of one block": lambda: relay.nn.relu(dense(25088, 192, 32, "float32")),
     "windows of lanes": lambda: conv("float32", "HWIO"),
+    "groups": lambda: finished(groups("bfloat16", 4, 128, 64), (1, 14, 14, 256)),
+    "groups of lanes": lambda: groups("float32", 4, 32, 32),
 }
 
 
@@ -97,7 +112,8 @@ def test_kernels_assemble_without_spills(name: str) -> None:
     ("turned", ".trans.shared"), ("large", "cp.async.bulk.tensor.3d.global.shared::cta"),
     ("large", "setmaxnreg.inc"), ("windows", "im2col"), ("weights along channels", "im2col"),
     ("bytes", "k32.s32.s8.s8"),
-    ("windows of lanes", "im2col"), ("large of float32", "cp.async.bulk.tensor.3d.global"),
+    ("groups", "im2col"), ("windows of lanes", "im2col"),
+    ("large of float32", "cp.async.bulk.tensor.3d.global"),
 ])
 def test_kernels_use_what_their_shapes_want(name: str, wanted: str) -> None:
     assert wanted in built(name)[0]
@@ -110,6 +126,20 @@ def test_warps_of_other_gpus_multiply_by_themselves(arch: str, name: str) -> Non
     ptx, _ = build(KERNELS[name](), f"cuda -arch={arch}")
     assert "wgmma" not in ptx and "cp.async.bulk" not in ptx
     assert "mma.sync.aligned.m16n8k16" in ptx and "ldmatrix" in ptx and "cp.async.cg" in ptx
+    assert assemble(ptx, arch).spilled_bytes == 0
+
+
+@requires_ptxas
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+def test_warps_attend_for_few_queries(arch: str) -> None:
+    """Scores and weights stay in registers; keys that heads share are read by one block."""
+    parts = [
+        relay.var(name, shape=(1, count, heads, 128), dtype="bfloat16")
+        for name, count, heads in (("q", 1, 16), ("k", 4096, 4), ("v", 4096, 4))
+    ]
+    shared = [relay.repeat(part, 4, axis=2) for part in parts[1:]]
+    ptx, _ = build(relay.nn.attention(parts[0], *shared, scale=0.1), f"cuda -arch={arch}")
+    assert "mma.sync.aligned.m16n8k16" in ptx and "wgmma" not in ptx
     assert assemble(ptx, arch).spilled_bytes == 0
 
 

@@ -391,7 +391,7 @@ _NEEDS = {
     "registers": _HOPPER_ALONE,
     **dict.fromkeys(
         ("copy_in", "copy_in_commit", "copy_in_wait", "ldmatrix", "mma", "shared_address",
-         "store_word", "store_pair", "pack_pair"), Needs(80, 70)
+         "store_word", "store_pair", "keep_pair", "pack_pair"), Needs(80, 70)
     ),
     **{name: _HOPPER_ALONE for name in _WRITERS if name.startswith("wgmma")},
 }

@@ -2,12 +2,18 @@
 
     nn.conv2d(%x of 50 channels, %w)  ->  strided_slice(nn.conv2d(nn.pad(%x), nn.pad(%w)))
     nn.conv2d(%x, %w, groups=2)       ->  concatenate(nn.conv2d(%x[:, :c], %w[:o]), ...)
+    nn.conv2d(%x, %w, groups=32)      ->  nn.conv2d(%x, where(%same, %w %w ..., 0), groups=8)
 
-Tensor Cores, and the lanes that multiply float32, read rows of whole vectors of 16 bytes, and know
-no groups: what has neither took up to 25 times as long on an H200.
+Tensor Cores, and the lanes that multiply float32, read rows of whole vectors of 16 bytes, and only
+groups that fill their tiles: what has neither took up to 25 times as long on an H200. Where groups
+have few channels, several become one whose weights are zeros between channels of different groups:
+Tensor Cores multiply these faster than other kernels leave them out.
 """
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,14 +24,23 @@ from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import RelayExpr, Tuple, const
 from sterna.relay.layout import layout_of
 from sterna.relay.op import call
+from sterna.schedule.choose import choose, deciding
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.gpu.tensor_cores import convolution_time
 from sterna.target import Target, is_gpu
 
 KINDS = ("bfloat16", "float16", "float32")
 VECTOR_BYTES = 16
 # Products from which on what is moved beside them costs less than what is gained.
 LEAST_MACS = 1 << 26
+# The same of groups: nothing is moved where they fill tiles.
+LEAST_GROUPED_MACS = 1 << 22
 # Groups that are convolutions of their own, and the channels that each has at least.
 MOST_GROUPS, LEAST_CHANNELS = 8, 16
+# By measurement on an H200: products a microsecond of kernels that know all groups, and of those
+# of any GPU that know none; the microseconds of one more kernel, and the bytes of copies in one.
+GROUPED_RATE, PLAIN_RATE = 6e6, 2e7
+LAUNCH, COPIED = 4.0, 3e6
 
 
 def with_device_channels(
@@ -42,12 +57,11 @@ def with_device_channels(
         return None
     kinds = {str(data.dtype), str(weight.dtype), attrs.out_dtype or str(data.dtype)}
     made = contraction_of(attrs, data, weight)
-    if made is None or made.macs < LEAST_MACS or len(kinds) > 1 or not kinds <= {*KINDS}:
+    least = LEAST_MACS if attrs.groups == 1 else LEAST_GROUPED_MACS
+    if made is None or made.macs < least or len(kinds) > 1 or not kinds <= {*KINDS}:
         return None
     if attrs.groups > 1:
-        each = min(made.inputs, made.outputs) // attrs.groups
-        fits = attrs.groups <= MOST_GROUPS and each >= LEAST_CHANNELS
-        return _one_by_one(attrs, args, layouts, made.inputs, made.outputs) if fits else None
+        return _fewer_groups(attrs, args, layouts, made, target.attrs.get("arch"))
     lanes = VECTOR_BYTES // data.dtype.bytes
     # So few channels have a kernel of their own.
     more_in = -made.inputs % lanes if made.inputs > lanes else 0
@@ -61,17 +75,89 @@ def with_device_channels(
     return _part(wide, layouts[2].index_of("C"), 0, made.outputs) if more_out else wide
 
 
-def _one_by_one(
-    attrs: Any, args: tuple[RelayExpr, ...], layouts: Sequence[Any], inputs: int, outputs: int
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How groups are computed."""
+
+    count: int
+    """Of groups, once several have become one."""
+    apart: bool = False
+    """Whether each is a convolution of its own."""
+
+    def __str__(self) -> str:
+        return f"{self.count} {'convolutions' if self.apart else 'groups'}"
+
+
+def _fewer_groups(
+    attrs: Any, args: tuple[RelayExpr, ...], layouts: Sequence[Any], made: Contraction, arch: object
+) -> RelayExpr | None:
+    """The same in fewer groups that have more channels each; None if it stays as it is.
+
+    Zeros are multiplied only where Tensor Cores or lanes do that.
+    """
+    each = min(made.inputs, made.outputs) // attrs.groups
+    if each == 1:
+        return None
+    zeros = math.isfinite(convolution_time(replace(made, groups=1), arch))
+    offered = [
+        _Way(count, apart)
+        for count in range(1, attrs.groups + 1) if attrs.groups % count == 0
+        for apart in (False, True)[: 2 if 1 < count <= MOST_GROUPS else 1]
+        if count == attrs.groups or zeros
+        if attrs.groups // count * each >= LEAST_CHANNELS or (count == attrs.groups and not apart)
+    ]
+    with deciding(f"groups {tensor_type(args[0])!r} {tensor_type(args[1])!r}"):
+        way = choose("groups of a convolution", offered, partial(_time, made, arch))
+    if way == _Way(attrs.groups):
+        return None
+    weight = _together(args[1], made, layouts, attrs.groups // way.count)
+    return _apart(attrs, args[0], weight, layouts, made, way.count) if way.apart else call(
+        "nn.conv2d", args[0], weight, **{**dict(attrs.items()), "groups": way.count})
+
+
+def _time(made: Contraction, arch: object, way: _Way) -> float:
+    """The microseconds that it should take."""
+    if not way.apart:
+        fewer = replace(made, groups=way.count)
+        return min(convolution_time(fewer, arch), fewer.macs / GROUPED_RATE)
+    own = replace(
+        made, groups=1, inputs=made.inputs // way.count, outputs=made.outputs // way.count)
+    elements = made.batch * math.prod(made.image) * made.inputs + made.pixels * made.outputs
+    moved = LAUNCH + 2 * elements * made.data.bytes / COPIED
+    alone = min(convolution_time(own, arch), own.macs / PLAIN_RATE)
+    return way.count * (alone + LAUNCH) + moved
+
+
+def _together(
+    weight: RelayExpr, made: Contraction, layouts: Sequence[Any], together: int
+) -> RelayExpr:
+    """The weights of groups of which so many are one: zeros between their channels."""
+    if together == 1:
+        return weight
+    kind, into, out = tensor_type(weight), layouts[1].index_of("I"), layouts[1].index_of("O")
+    wide = call("concatenate", Tuple((weight,) * together), axis=into)
+    own_out = made.outputs // made.groups
+    rows = np.arange(made.outputs) // own_out % together
+    same = rows[:, None] == np.arange(together * made.depth) // made.depth
+    shape = [1] * kind.ndim
+    shape[out], shape[into] = same.shape
+    same = (same if out < into else same.T).reshape(shape)
+    return call("where", const(same), wide, const(np.zeros((), numpy_dtype(kind.dtype))))
+
+
+def _apart(
+    attrs: Any, data: RelayExpr, weight: RelayExpr, layouts: Sequence[Any], made: Contraction,
+    count: int,
 ) -> RelayExpr:
     """Each group as a convolution of its own."""
-    each_in, each_out = inputs // attrs.groups, outputs // attrs.groups
+    out, each_in, each_out = (
+        layouts[1].index_of("O"), made.inputs // count, made.outputs // count)
     own = {**dict(attrs.items()), "channels": each_out, "groups": 1}
     found = tuple(
         call(
-            "nn.conv2d", _part(args[0], layouts[0].index_of("C"), n * each_in, each_in),
-            _part(args[1], layouts[1].index_of("O"), n * each_out, each_out), **own)
-        for n in range(attrs.groups)
+            "nn.conv2d", _part(data, layouts[0].index_of("C"), n * each_in, each_in),
+            _part(weight, out, n * each_out, each_out), **own)
+        for n in range(count)
     )
     return call("concatenate", Tuple(found), axis=layouts[2].index_of("C"))
 

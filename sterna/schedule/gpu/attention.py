@@ -19,10 +19,11 @@ from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
 from sterna.schedule.gpu.attention_tile import Shape
+from sterna.schedule.gpu.few_queries import attention_of_few_queries, is_of_few_queries
 from sterna.schedule.gpu.limits import Limits
-from sterna.schedule.gpu.strided import Strided, strided
+from sterna.schedule.gpu.strided import Strided, heads_shared, strided
 from sterna.schedule.gpu.transposed_result import MovedResult, moved_result
-from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores
+from sterna.schedule.gpu.warpgroup_attention import attention_on_tensor_cores, parts_of
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.te import Tensor, exp, extern, thread_axis
 from sterna.tir import ir_builder
@@ -43,6 +44,10 @@ FULL = 256
 """Threads that keep a processor busy."""
 # What a product takes a thread that has so many queries: beside more of them it loads less.
 _SHARE = {4: 1.0, 2: 1.35}
+ROWS_OF_WARPS, TILES = "rows of warps", "tiles"
+"""Ways to multiply on Tensor Cores."""
+MMA = 80
+"""The first GPUs whose warps multiply bfloat16."""
 KINDS = ("float32", "float16", "bfloat16")
 NEVER = -math.inf
 MOST_TOGETHER = 16
@@ -102,13 +107,34 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
     shape = Shape(
         str(moved.source.dtype), query[0], query[2], query[1], key[1], query[3], value[3]
     )
-    if target is not None and target.attrs.get("arch") == "sm_90a" and shape.suits:
-        room = Architecture.of("sm_90a").most_shared
-        found = attention_on_tensor_cores(made, moved, shape, room)
-        if found is not None:
-            return found
-    tile = _tile_of(made, Limits.of(target))
-    return None if tile is None else _Writer(made, moved, tile).tensor()
+    found = _of_tensor_cores(made, moved, shape, target)
+    tile = None if found is not None else _tile_of(made, Limits.of(target))
+    return found if tile is None else _Writer(made, moved, tile).tensor()
+
+
+def _of_tensor_cores(
+    made: AttentionStages, moved: MovedResult, shape: Shape, target: ScheduleTarget | None
+) -> Tensor | None:
+    """The statements for a GPU with products of warps, or of groups of them; None for others."""
+    arch = None if target is None else target.attrs.get("arch")
+    if not isinstance(arch, str) or not shape.suits:
+        return None
+    parts = parts_of(made)
+    if parts is None:
+        return None
+    gpu = Architecture.of(arch)
+    ways = [
+        way for way, fits in (
+            (ROWS_OF_WARPS, gpu.number >= MMA and is_of_few_queries(shape, parts)),
+            (TILES, arch == "sm_90a"),
+        ) if fits
+    ]
+    way = choose("attention of few queries", ways, ways.index) if ways else None
+    if way == ROWS_OF_WARPS:
+        return attention_of_few_queries(made, moved, shape, parts)
+    return None if way is None else (
+        attention_on_tensor_cores(made, moved, shape, gpu.most_shared, parts)
+    )
 
 
 def _tile_of(made: AttentionStages, limits: Limits) -> Tile | None:
@@ -152,7 +178,9 @@ class _Writer:
         """Columns of a thread that lie side by side."""
         self.own_keys = tile.keys // ACROSS
         self.down = tile.queries // tile.own
-        self.parts = [_where(tensor) for tensor in made.operands[:3]]
+        shared = (1, *map(heads_shared, made.operands[1:3]))
+        where = list(map(_where, made.operands[:3], shared))
+        self.parts, self.shared = [part for part, _ in where], [count for _, count in where]
         self.arrays = list(dict.fromkeys(part.array for part in self.parts))
 
     def tensor(self) -> Tensor:
@@ -246,7 +274,8 @@ class _Writer:
                 row = first + place // width
                 if count % rows:
                     row = build.minimum(row, count - 1)
-                start = part.place((batch, row, head, place % width))
+                own = head // self.shared[which]
+                start = part.place((batch, row, own, place % width))
                 with self._lanes(lanes) as lane:
                     read = self.given[which][start + lane * part.steps[3]]
                     brought[number, lane] = build.cast("float32", read)
@@ -399,13 +428,14 @@ class _Writer:
                     self.out[to] = build.cast(self.moved.result.dtype, made)
 
 
-def _where(tensor: Tensor) -> Strided:
-    """Where queries, keys or values lie: an array of their own where no rule says it."""
-    found = strided(tensor)
+def _where(tensor: Tensor, shared: int) -> tuple[Strided, int]:
+    """Where queries, keys or values lie: an array of their own where no rule says it; and how many
+    heads of queries have each head there."""
+    found = strided(tensor, shared)
     if found is not None and not found.is_rounded:
-        return found
+        return found, shared
     _, length, heads, width = _shape(tensor)
-    return Strided(tensor, 0, (length * heads * width, heads * width, width, 1))
+    return Strided(tensor, 0, (length * heads * width, heads * width, width, 1)), 1
 
 
 def _number(value: float) -> Expr:

@@ -123,6 +123,7 @@ def ring_of_warps(product: Product, most_shared: int) -> Ring:
         for rows, columns in _WARPS_BLOCK_TIME
         for stages in STAGES_OF_WARPS
         if (ring := Ring(rows, columns, stages)).stages * ring.stage_bytes <= most_shared
+        and product.has_whole(columns)
     ]
     return choose("tile of a block", offered, lambda ring: _WARPS_BLOCK_TIME[
         ring.rows, ring.columns] * -(-_blocks(product, ring) // PROCESSORS) - 0.01 * ring.stages
@@ -137,9 +138,30 @@ def ring_of(
     stored: the type of results; is_wide: whether the data is float32 in memory, so that it is
     rounded by this kernel or by one before it.
     """
+    before = _rounding_time(product) if is_wide else 0.0
+
+    def cost(ring: Ring) -> float:
+        if ring.ahead:
+            first = ring.ahead * ring.rows / product.rows
+            return microseconds(product, ring) + before * first
+        if ring.thrice:
+            return microseconds(product, ring) + _rests_time(product)
+        return microseconds(product, ring) + (0.0 if ring.wide else before)
+
+    return choose("tile of a block", _offered(product, most_shared, stored, is_wide), cost)
+
+
+def least_time(product: Product, most_shared: int, stored: DataType) -> float:
+    """The microseconds that a product takes in the tile that suits it best."""
+    rings = _offered(product, most_shared, stored, False)
+    return min(microseconds(product, ring) for ring in rings)
+
+
+def _offered(product: Product, most_shared: int, stored: DataType, is_wide: bool) -> list[Ring]:
+    """The tiles that a product may have."""
     rings = _plain_rings(product)
     stores_rows = product.a.kind.bits == 16 and are_whole(product.columns, product.a.kind)
-    if stores_rows and product.rows <= MOST_TURNED:
+    if stores_rows and product.rows <= MOST_TURNED and not product.group:
         rings += [
             Ring(rows, columns, stages, split, turned=True)
             for rows, columns in _TURNED_BLOCK_TIME
@@ -150,7 +172,7 @@ def ring_of(
             # end on an H200.
             if stages < STAGES[0] or stages * split >= product.blocks
         ]
-    if product.tf32 == THRICE:
+    if product.tf32 == THRICE and not product.group:
         rings += [
             Ring(rows, columns, stages, split, thrice=True)
             for rows, columns in _BLOCK_TIME for split in SPLITS for stages in (*STAGES, 2)
@@ -182,21 +204,9 @@ def ring_of(
             for ring in rings for high in AHEAD if _rounds_ahead(product, ring, high)
         ]
         rings += several
-    offered = [
+    return [
         ring for ring in rings if ring.shared_bytes <= most_shared and _suits_split(product, ring)
     ]
-    before = _rounding_time(product) if is_wide else 0.0
-
-
-    def cost(ring: Ring) -> float:
-        if ring.ahead:
-            first = ring.ahead * ring.rows / product.rows
-            return microseconds(product, ring) + before * first
-        if ring.thrice:
-            return microseconds(product, ring) + _rests_time(product)
-        return microseconds(product, ring) + (0.0 if ring.wide else before)
-
-    return choose("tile of a block", offered, cost)
 
 
 def _plain_rings(product: Product) -> list[Ring]:
@@ -207,6 +217,7 @@ def _plain_rings(product: Product) -> list[Ring]:
     if product.is_exact:
         tiles, splits, stage_counts = list(_LANES_BLOCK_TIME), [*SPLITS], [*STAGES]
     found: list[Ring] = []
+    tiles = [tile for tile in tiles if product.has_whole(tile[1])]
     for (rows, columns), split, stages in itertools.product(tiles, splits, stage_counts):
         steps = -(-product.blocks // (taps * split))
         short = stages in SHORT_STAGES
@@ -232,7 +243,7 @@ def _tiles(product: Product) -> list[tuple[int, int]]:
             else made(columns) < made(LEAST_TO_SHARE))
     ]
     for parts in MOST_PARTS:
-        columns, rest = divmod(product.columns, parts)
+        columns, rest = divmod(product.group or product.columns, parts)
         fits = not rest and columns % SPREAD == 0 and LEAST_TO_SHARE < columns < MOST_COLUMNS
         if fits and (TALLEST, columns) not in found:
             found.append((TALLEST, columns))
@@ -246,6 +257,7 @@ def _sums_apart(product: Product) -> bool:
     parts = PROCESSORS // _blocks(product, Ring(*TILE_APART, STAGES[-1]))
     long_enough = product.blocks >= max(LONG_SUM, LEAST_APART * parts)
     is_plain = product.taps == 1 and not product.sums.is_integer and not product.is_exact
+    is_plain = is_plain and not product.group
     return is_plain and product.rows >= LEAST_ROWS_APART and parts > 1 and long_enough
 
 
@@ -335,8 +347,10 @@ def _suits_split(product: Product, ring: Ring) -> bool:
         return True
     if product.sums.is_integer:
         return False
-    # What is behind the end of a sum is zero; behind the last channel of a tap the next one begins.
-    whole = product.taps == 1 or product.blocks % (ring.split * ring.taps) == 0
+    # What is behind the end of a sum is zero; behind the last channel of a tap or of a group the
+    # next one begins.
+    whole = product.taps == 1 and not product.group
+    whole = whole or product.blocks % (ring.split * ring.taps) == 0
     whole = whole and -(-product.blocks // ring.split) >= SHORTEST_PART
     is_small = ring.wide or by_lanes or ring.columns <= 64
     most = PROCESSORS if ring.split == 2 and is_small else MOST_IN_CLUSTERS

@@ -166,6 +166,9 @@ class Product:
     tf32: int = 0
     """How many products of tf32 may stand for one of float32: Tensor Cores read ten bits of a
     number's fraction. 0: none, 1, or 3."""
+    group: int = 0
+    """Columns whose sums read the same channels of the rows; those of the next so many read the
+    next ones. 0: all read all."""
 
     def in_tf32(self, times: int) -> "Product":
         """The same where so many products of tf32 may stand for one of float32."""
@@ -191,6 +194,10 @@ class Product:
         pitch = self.least_pitch
         most = MOST_TAP_BYTES // pitch if pitch < ROW_BYTES else 1
         return max(n for n in range(1, most + 1) if self.taps % n == 0)
+
+    def has_whole(self, columns: int) -> bool:
+        """Whether tiles of so many columns read the channels of one group each."""
+        return not self.group or self.group % columns == 0
 
     def turned(self) -> "Product":
         """The same with its operands exchanged."""

@@ -43,8 +43,11 @@ class Strided:
         return whole and self.steps[-1] == 1
 
 
-def strided(tensor: Tensor) -> Strided | None:
-    """Where a tensor's elements are in the array that they come from; None if no rule says it."""
+def strided(tensor: Tensor, shared: int = 1) -> Strided | None:
+    """Where a tensor's elements are in the array that they come from; None if no rule says it.
+
+    shared: so many neighbours along axis 2 are one: its step is from one of these to the next.
+    """
     sizes = [build.int_value(extent) for extent in tensor.shape]
     if None in sizes or not all(sizes):
         return None
@@ -58,6 +61,13 @@ def strided(tensor: Tensor) -> Strided | None:
         var: build.const(0) for var, size in zip(axes, sizes, strict=True) if size == 1
     }
     index = substitute(index, one_place)
+    if shared > 1:
+        within = Var("within", build.const(0).dtype)
+        analyzer.bind(within, 0, shared)
+        heads = (sizes[2] or 0) // shared
+        own = axes[2] * shared + within if heads > 1 else within
+        sizes[2] = heads
+        index = substitute(index, {axes[2]: own})
     for var, size in zip(axes, sizes, strict=True):
         analyzer.bind(var, 0, size)
     zero, one = build.const(0), build.const(1)
@@ -75,6 +85,26 @@ def strided(tensor: Tensor) -> Strided | None:
     return Strided(array, first or 0, tuple(steps), is_rounded) if straight else None
 
 
+def heads_shared(tensor: Tensor) -> int:
+    """How many heads side by side have the same keys or values: 1 where each has its own."""
+    sizes = [build.int_value(extent) or 0 for extent in tensor.shape]
+    axes = [Var(f"axis{place}", build.const(0).dtype) for place in range(len(sizes))]
+    found = _origin(tensor, tuple(axes))
+    if found is None or not all(sizes):
+        return 1
+    analyzer, start = Analyzer(), dict.fromkeys(axes, build.const(0))
+    places = [
+        _constant(found[1], {**start, axes[2]: build.const(head)}, analyzer)
+        for head in range(sizes[2])
+    ]
+    first = next((n for n, place in enumerate(places) if place != places[0]), sizes[2])
+    while first > 1:  # the most that the whole array bears out
+        if sizes[2] % first == 0 and strided(tensor, first) is not None:
+            return first
+        first -= 1
+    return 1
+
+
 @dataclass(frozen=True, slots=True)
 class Heads:
     """Queries, keys or values of attention in an array, of shape (batch, length, heads, width)."""
@@ -87,6 +117,8 @@ class Heads:
     """From sample to sample, row to row and head to head, in elements."""
     is_rounded: bool = False
     """Whether the array is float32, and its elements are rounded to 16 bits."""
+    shared: int = 1
+    """Heads of queries that have each of them."""
 
     @property
     def byte_steps(self) -> list[int]:
@@ -125,14 +157,18 @@ def _sizes(array: Tensor) -> list[int | None]:
     return [build.int_value(extent) for extent in array.shape]
 
 
-def part_of(tensor: Tensor) -> Heads | None:
+def part_of(tensor: Tensor, shared: int = 1) -> Heads | None:
     """Where queries, keys or values lie: an array of their own where no rule says it.
 
-    None where copies of 16 bytes do not reach them.
+    None where copies of 16 bytes do not reach them. shared: heads of queries that have each head.
     """
     count, length, heads, width = (build.int_value(n) or 0 for n in tensor.shape)
-    found = strided(tensor)
-    if found is None or (width > 1 and found.steps[3] != 1):
+    heads //= shared
+    found = strided(tensor, shared)
+    if shared > 1 and (found is None or (width > 1 and found.steps[3] != 1)):
+        return part_of(tensor)
+    is_step = found is not None and (heads == 1 or found.steps[2] > 0)
+    if found is None or not is_step or (width > 1 and found.steps[3] != 1):
         found = Strided(tensor, 0, (length * heads * width, heads * width, width, 1))
     batch, row, head, _ = found.steps
     head = head if heads > 1 else width
@@ -142,7 +178,8 @@ def part_of(tensor: Tensor) -> Heads | None:
     if found.first % head or any(size % 16 or size <= 0 for size in sizes):
         return None
     return Heads(
-        found.array, tensor.dtype, found.first // head, (batch, row, head), found.is_rounded
+        found.array, tensor.dtype, found.first // head, (batch, row, head), found.is_rounded,
+        shared,
     )
 
 

@@ -18,13 +18,14 @@ from sterna.ir.types import TensorType
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.epilogue import Epilogue, epilogue_of
 from sterna.schedule.gpu.lane_kernel import LaneKernel
-from sterna.schedule.gpu.operand import Matrix, Operand, Windows
+from sterna.schedule.gpu.operand import ROW_BYTES, Matrix, Operand, Windows
 from sterna.schedule.gpu.parts_kernel import PartsKernel
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
 from sterna.schedule.gpu.product_tiles import (
     HALVES,
     WHOLE_BYTES,
     are_whole,
+    least_time,
     ring_of,
     ring_of_warps,
 )
@@ -52,6 +53,8 @@ GROUPS, FIRST_OF_WARPS = "sm_90a", 80
 BYTES = ("int8", "float8_e4m3fn", "float8_e5m2")
 KINDS = (*HALVES, *BYTES, "float32")
 """The types of operands."""
+GROUP_COLUMNS, GROUP_COLUMNS_OF_LANES = 64, 32
+"""Of the smallest tiles of convolutions of groups: tiles lie in one group each."""
 FEWEST_ROWS_OF_LANES = 16
 """Fewer rows of float32 are sums that threads share: memory is what they wait for."""
 
@@ -89,6 +92,8 @@ def on_tensor_cores(
 def _suits(product: Product, gpu: Architecture) -> bool:
     """Whether a GPU has a way for a product."""
     kind = str(product.a.kind)
+    if product.group % (GROUP_COLUMNS_OF_LANES if product.is_exact else GROUP_COLUMNS):
+        return False
     lie_along_sums = not product.a.along_rows and not product.b.along_rows
     if gpu.name != GROUPS:
         known = kind in HALVES or (kind == "float32" and not product.is_exact)
@@ -262,12 +267,29 @@ def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     if data is None or found is None:
         return None
     weights, made_last = found
-    b = Matrix(what.weight, what.outputs, what.inputs, what.taps, along_rows=made_last)
-    a: Operand = Windows(what)
-    if what.is_pointwise:
-        a = Matrix(what.data, what.pixels, what.inputs)
-    product = Product(a, b, what.pixels, what.outputs, what.taps, what.inputs)
-    return _Operands(product, data, weights)
+    return _Operands(_product_of(what, made_last), data, weights)
+
+
+def _product_of(made: Contraction, made_last: bool) -> Product:
+    """That of a convolution's windows and its weights, in which made channels may lie last."""
+    b = Matrix(made.weight, made.outputs, made.depth, made.taps, along_rows=made_last)
+    a: Operand = Windows(made)
+    if made.is_pointwise:
+        a = Matrix(made.data, made.pixels, made.inputs)
+    group = made.outputs // made.groups if made.groups > 1 else 0
+    return Product(a, b, made.pixels, made.outputs, made.taps, made.depth, group=group)
+
+
+def convolution_time(made: Contraction, arch: object) -> float:
+    """The microseconds that a convolution takes on a GPU with channels last; infinite where
+    neither Tensor Cores nor lanes suit it."""
+    if not isinstance(arch, str):
+        return math.inf
+    gpu, last = Architecture.of(arch), replace(made, data_layout="NHWC", out_layout="NHWC")
+    product = _product_of(last, False)
+    if not _suits(product, gpu) or (made.groups > 1 and not _suits_windows(last)):
+        return math.inf
+    return least_time(product, gpu.most_shared, made.out)
 
 
 def _weights(total: ComputeOp, made: SumOfProducts) -> tuple[Tensor, bool] | None:
@@ -329,7 +351,8 @@ def columns_of(data: Tensor, made: Contraction) -> Tensor:
 
 def _suits_windows(made: Contraction) -> bool:
     """What copies of windows can do."""
-    if not made.is_plain_image or made.transposed or made.border:
+    is_plain = made.rank == 2 and made.channels_last and made.macs > 0
+    if not is_plain or made.transposed or made.border or not _has_whole_groups(made):
         return False
     reach = [(k - 1) * d for k, d in zip(made.window, made.dilation, strict=True)]
     corners = [*made.before, *made.after, *reach]
@@ -337,6 +360,11 @@ def _suits_windows(made: Contraction) -> bool:
         are_whole(made.inputs, made.data) and are_whole(made.outputs, made.data)
         and max(corners) < 128 and max(made.strides) <= 8
     )
+
+
+def _has_whole_groups(made: Contraction) -> bool:
+    """Whether blocks of sums have channels of one group each."""
+    return made.groups == 1 or made.depth * made.data.bytes % ROW_BYTES == 0
 
 
 def _unpadded(source: Tensor, made: Contraction) -> Tensor | None:

@@ -108,6 +108,8 @@ class WarpKernel(WarpgroupKernel):
     ) -> None:
         chunk, every = self.thread % PIECES, self.threads // PIECES
         at = self._place(block, first)
+        if operand is self.product.a:
+            at = self._in_group(at)
         channel = at.channel + chunk * (16 // self.product.a.kind.bytes)
         for turn in range(rows // every):
             row = turn * every + self.thread // PIECES

@@ -16,7 +16,7 @@ from sterna.schedule.choose import choose
 from sterna.schedule.gpu.attention_tile import BOX, WIDE_BOXES, AttentionTile, Shape
 from sterna.schedule.gpu.operand import MAP_TYPES, ROW_BYTES, SWIZZLE_128
 from sterna.schedule.gpu.ring import GROUP, GROUP_ROWS, WARP
-from sterna.schedule.gpu.strided import Heads, part_of, rounded_together
+from sterna.schedule.gpu.strided import Heads, heads_shared, part_of, rounded_together
 from sterna.schedule.gpu.transposed_result import MovedResult
 from sterna.schedule.gpu.warpgroup_kernel import FEW_REGISTERS, MANY_REGISTERS, Turn
 from sterna.support.dtype import DataType
@@ -72,11 +72,11 @@ TURNS = 3
 
 
 def attention_on_tensor_cores(
-    made: AttentionStages, moved: MovedResult, shape: Shape, most_shared: int
+    made: AttentionStages, moved: MovedResult, shape: Shape, most_shared: int,
+    parts: Sequence[Heads],
 ) -> Tensor | None:
     """The statements of attention of such a shape; None if copies do not reach its operands."""
-    parts = [part for tensor in made.operands[:3] if (part := part_of(tensor)) is not None]
-    if len(parts) < 3 or moved.axes[-1] != len(moved.axes) - 1:
+    if moved.axes[-1] != len(moved.axes) - 1:
         return None
     # Queries are read once, and rounded on the way; keys and values again and again.
     whole = shape.width % BOX == 0
@@ -97,6 +97,14 @@ def attention_on_tensor_cores(
 
     tile = choose("tile of attention", offered, cost)
     return _Writer(made, moved, shape, tile, parts).tensor()
+
+
+def parts_of(made: AttentionStages) -> list[Heads] | None:
+    """Where queries, keys and values lie; None if copies of 16 bytes do not reach them."""
+    query, key, value = made.operands[:3]
+    found = [part_of(query), *(part_of(each, heads_shared(each)) for each in (key, value))]
+    parts = [part for part in found if part is not None]
+    return parts if len(parts) == len(found) else None
 
 
 class _Writer:
@@ -134,7 +142,7 @@ class _Writer:
 
     def _map(self, array: Buffer, part: Heads, width: int, length: int, rows: int) -> Expr:
         """A tensor map of rows of one head."""
-        heads = part.before + self.shape.heads
+        heads = part.before + self.shape.heads // part.shared
         numbers = [
             MAP_TYPES[self.kind], SWIZZLE_128, 4, width, heads, length, self.shape.batch,
             *reversed(part.byte_steps), BOX, 1, rows, 1,
@@ -221,7 +229,8 @@ class _Writer:
 
     def _load(self, number: int, to: Expr, barrier: Expr, row: Expr, rows: int) -> None:
         for box in range(self.ring.value_boxes if number == 2 else self.ring.boxes):
-            head = self.head + self.parts[number].before
+            part = self.parts[number]
+            head = self.head // part.shared + part.before
             at = (box * BOX, head, row, self.image)
             self.ib.emit(
                 tma_load(to + box * rows * ROW_BYTES, barrier, self.maps[number], at)

@@ -9,6 +9,7 @@ computed on the sums; what that reads is loaded before the first product is done
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike, Var
@@ -214,6 +215,13 @@ class WarpgroupKernel(StatementKernel):
         channel = block % parts * product.a.unit
         return Place(first, channel, block // parts, self.batch)
 
+    def _in_group(self, at: Place) -> Place:
+        """The same among the channels that this tile's columns read."""
+        if not self.product.group:
+            return at
+        before = self.column // self.product.group * self.product.depth
+        return replace(at, channel=at.channel + before)
+
     def _load(self, block: Expr, stage: Expr, which: str) -> None:
         """A block of some operands."""
         ring, product, barrier = self.ring, self.product, self.full + stage * 8
@@ -221,7 +229,8 @@ class WarpgroupKernel(StatementKernel):
         loads: list[Expr] = []
         for tap in range(ring.taps):
             if "a" in which:
-                at, place = self._place(block, self.row, tap), to + tap * ring.rows * ring.pitch
+                at = self._in_group(self._place(block, self.row, tap))
+                place = to + tap * ring.rows * ring.pitch
                 loads += product.a.loads(self.maps[0], place, barrier, ring.rows, at)
             if "b" in which:
                 at = self._place(block, self.column, tap)
