@@ -4,13 +4,12 @@
     torch.compile(model, backend="sterna", options={"opt_level": 3, "freeze": False})
 
 Weights are constants of the compiled code, packed as its kernels read them; when one was changed in
-place, which its version counter tells, the code is made anew. With freeze=False they are inputs.
+place, the code is made anew. With freeze=False they are inputs.
 Graphs that gradients are asked of are compiled too, and their backward graphs. Operators that have
 no converter run as PyTorch runs them, with a warning that names them, and the parts of the graph
 around them are compiled; with fallback=False it is an error.
 """
 
-import threading
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +20,7 @@ import ml_dtypes
 import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
+from torch._dynamo.convert_frame import compile_lock
 from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.fx.experimental.symbolic_shapes import (
@@ -46,6 +46,7 @@ from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.contrib.torch_record import NotRecorded, by_torch, record, with_autocast
 from sterna.contrib.torch_transforms import ended_transforms, has_transforms
+from sterna.contrib.torch_weights import Weights
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program, ProgramOutput, Ref, Weight
@@ -131,23 +132,25 @@ class _Compiled:
         self, compile_for: Callable[[Tensors], Graph], static: Sequence[int], examples: Tensors,
         compile_open: Callable[[Tensors], Graph | None],
     ) -> None:
-        self.compile_for, self.static = compile_for, static
+        self.compile_for, self.weights = compile_for, Weights(static)
         self.compile_open = compile_open
         self.is_open = any(map(_is_open, examples))
         self.by_shape = False
         """Whether extents are open and no program serves them all."""
-        self.lock = threading.Lock()
         self.compiled: dict[tuple[Any, ...], Graph] = {}
 
     def __call__(self, *inputs: Any) -> Any:
         return self.find(inputs)(*inputs)
 
     def find(self, inputs: Tensors) -> Graph:
-        """The code for inputs of these shapes; any number of threads may ask."""
+        """The code for inputs of these shapes; any number of threads may ask.
+
+        What records a graph changes what all threads of PyTorch share: one at a time, as Dynamo.
+        """
         found = self.compiled.get(self._key(inputs))
         if found is not None:
             return found
-        with self.lock:
+        with compile_lock:
             key = self._key(inputs)
             if key not in self.compiled:
                 made = self._made(inputs)
@@ -159,7 +162,7 @@ class _Compiled:
 
     def _key(self, inputs: Tensors) -> tuple[Any, ...]:
         shapes = tuple(map(_shape_key, inputs)) if self.by_shape else ()
-        return (*shapes, *[_version(inputs[place]) for place in self.static])
+        return (*shapes, *self.weights.state(inputs))
 
     def _made(self, inputs: Tensors) -> Graph:
         if self.is_open and not self.by_shape:
@@ -179,11 +182,6 @@ def _is_open(value: Any) -> bool:
 
 def _shape_key(value: Any) -> Any:
     return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
-
-
-def _version(tensor: Any) -> tuple[int, int]:
-    """What changes when a tensor is written to; those of inference mode do not count."""
-    return (tensor.data_ptr(), 0 if tensor.is_inference() else tensor._version)
 
 
 # ---- inference: the whole graph, weights as constants ----
@@ -280,10 +278,12 @@ def _or_parts(
         if not options.fallback:
             raise
         warnings.warn(f"parts of a graph run as PyTorch runs them: {error}", stacklevel=2)
-    found = graph()
-    if found is None:
-        return eager
-    return compile_parts(found, partial(_part, options=options)) or eager
+    try:
+        found = graph()
+    except GuardOnDataDependentSymNode:
+        found = None  # no graph of operators can be had
+    made = None if found is None else compile_parts(found, partial(_part, options=options))
+    return made or eager
 
 
 def _part(module: Any, inputs: Tensors, constants: Sequence[int], *, options: Options) -> Graph:

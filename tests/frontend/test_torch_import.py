@@ -356,3 +356,26 @@ def test_truth_of_uint8_is_uint8(reduce: Any) -> None:
             return reduce(x, -1), reduce(x)
 
     expect_eager(Reduced(), x)
+
+
+class Containers(nn.Module):
+    """Lists and dictionaries that a script changes."""
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        made = {"first": x + 1}
+        made["second"] = x * 2
+        made.update({"third": x - 1})
+        last = made.pop("first")
+        parts = [last]
+        parts.extend([x, x * 3])
+        parts.insert(0, -x)
+        parts.reverse()
+        parts[1] = parts[1] + 5
+        made["joined"] = torch.stack(parts) + made.get("none", last)
+        return made
+
+
+def test_containers_that_a_script_changes() -> None:
+    x = torch.randn(3, 2)
+    module = imported(torch.jit.script(Containers()), (x,))
+    expect_close(results(module, x), Containers()(x))

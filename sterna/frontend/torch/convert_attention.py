@@ -20,9 +20,12 @@ from sterna.support.errors import OpNotImplemented
 def attention(
     query: RelayExpr, key: RelayExpr, value: RelayExpr, attn_mask: RelayExpr | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
-    enable_gqa: bool = False,
+    enable_gqa: bool = False, *, has_empty_rows: bool = True,
 ) -> RelayExpr:
-    """(..., heads, length, width): nn.attention has heads behind the length."""
+    """(..., heads, length, width): nn.attention has heads behind the length.
+
+    has_empty_rows: whether queries that may see no key are to be looked for.
+    """
     if dropout_p:
         raise OpNotImplemented(
             "attention that drops weights at random; call eval() of the model before its export"
@@ -45,7 +48,7 @@ def attention(
         made = call("nn.attention", query, key, value, scale=factor)
     else:
         made = call("nn.masked_attention", query, key, value, _fitting(mask, whole), scale=factor)
-        made = _without_rows(made, mask, whole)
+        made = _without_rows(made, mask, whole) if has_empty_rows else made
     made = call("transpose", made, (0, 2, 1, 3))
     return reshaped(made, (*whole, length, dims_of(value)[-1]))
 
@@ -79,9 +82,12 @@ def _fitting(mask: RelayExpr, outer: tuple[Extent, ...]) -> RelayExpr:
 
 def _without_rows(made: RelayExpr, mask: RelayExpr, outer: tuple[Extent, ...]) -> RelayExpr:
     """Queries that may see no key at all get zeros."""
-    if dtype_of(mask) != "bool":
-        return made
-    seen = call("any", _fitting(mask, outer), axis=-1, keepdims=True)
+    whole = _fitting(mask, outer)
+    if dtype_of(mask) == "bool":
+        seen = call("any", whole, axis=-1, keepdims=True)
+    else:
+        most = call("max", whole, axis=-1, keepdims=True)
+        seen = call("not_equal", most, like(-math.inf, most))
     if rank_of(seen) > 2:
         seen = call("transpose", seen, (0, 2, 1, 3))
     else:
@@ -129,7 +135,8 @@ def encoder_layer(
         query, key, value = (
             call("take", three, constant(part, "int32"), axis=0) for part in range(3)
         )
-        joined = call("transpose", attention(query, key, value, added), (0, 2, 1, 3))
+        attended = attention(query, key, value, added, has_empty_rows=False)
+        joined = call("transpose", attended, (0, 2, 1, 3))
         return linear(reshaped(joined, (batch, length, embed_dim)), proj_weight, proj_bias)
 
     def transform(x: RelayExpr) -> RelayExpr:

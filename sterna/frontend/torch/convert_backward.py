@@ -173,6 +173,19 @@ def embedding_bag_weights_backward(
     return made
 
 
+@aten("_weight_norm_interface_backward")
+def weight_norm_backward(
+    grad_w: RelayExpr, saved_v: RelayExpr, saved_g: RelayExpr, saved_norms: RelayExpr, dim: int
+) -> list[RelayExpr]:
+    """Of the rows' directions, without what would lengthen them, and of their lengths."""
+    axes = tuple(axis for axis in range(rank_of(saved_v)) if dim == -1 or axis != dim)
+    along = call("sum", call("multiply", grad_w, saved_v), axis=axes, keepdims=True)
+    by_length = call("divide", along, saved_norms)
+    own = call("multiply", saved_v, call("divide", by_length, saved_norms))
+    factor = call("divide", saved_g, saved_norms)
+    return [call("multiply", factor, call("subtract", grad_w, own)), by_length]
+
+
 @aten("native_dropout_backward")
 def dropout_backward(grad_output: RelayExpr, mask: RelayExpr, scale: float) -> RelayExpr:
     return mul(mul(grad_output, mask), scale)
@@ -213,10 +226,12 @@ def _weights(
         raise OpNotImplemented("attention that drops weights at random")
     scores = _scores(query, key, is_causal, mask, _factor(query, scale))
     high = call("max", scores, axis=-1, keepdims=True)
+    is_empty = call("equal", high, like(-math.inf, high))  # a row of which the mask leaves nothing
+    high = call("where", is_empty, like(0, high), high)
     powers = call("exp", call("subtract", scores, high))
     total = call("sum", powers, axis=-1, keepdims=True)
     sums = call("squeeze", call("add", call("log", total), high), axis=(-1,))
-    return call("divide", powers, total), sums
+    return call("divide", powers, call("where", is_empty, like(1, total), total)), sums
 
 
 def _product(a: RelayExpr, b: RelayExpr, turn_a: bool, turn_b: bool) -> RelayExpr:
@@ -231,7 +246,9 @@ def flash_attention_backward(
 ) -> list[RelayExpr]:
     factor = _factor(query, scale)
     scores = _scores(query, key, is_causal, attn_mask, factor)
-    weights = call("exp", call("subtract", scores, call("expand_dims", logsumexp, 3)))
+    sums = call("expand_dims", logsumexp, 3)
+    sums = call("where", call("equal", sums, like(-math.inf, sums)), like(0, sums), sums)
+    weights = call("exp", call("subtract", scores, sums))
     by_weights = _product(grad_out, value, False, True)
     mean = call("sum", call("multiply", grad_out, out), axis=-1, keepdims=True)
     by_scores = call("multiply", weights, call("subtract", by_weights, mean))

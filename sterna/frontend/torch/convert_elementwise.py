@@ -433,6 +433,12 @@ def addcmul(
     return add(x, mul(tensor1, tensor2), value)
 
 
+@aten("prims::fma")
+@in_float32
+def multiply_add(a: RelayExpr, b: RelayExpr, c: RelayExpr) -> RelayExpr:
+    return add(mul(a, b), c)
+
+
 @aten("addcdiv")
 @in_float32
 def addcdiv(

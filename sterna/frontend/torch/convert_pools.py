@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
@@ -10,9 +11,11 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.limits import expect_moderate
 from sterna.frontend.torch.convert_layers import LAYOUT, Numbers, per_axis
 from sterna.frontend.torch.convert_shape import places_of, shape_of, squeeze, unsqueeze
+from sterna.frontend.torch.extents import Extent, dims_of
 from sterna.frontend.torch.promotion import in_float32, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
+from sterna.relay.symbols import simplified_dim
 from sterna.support.errors import OpNotImplemented
 
 
@@ -246,8 +249,12 @@ def circular_pad(x: RelayExpr, pad: Sequence[int]) -> RelayExpr:
 # ---- resizing ----
 
 
+# The parts of one that a factor of an open extent is counted in.
+MOST_PARTS = 1 << 16
+
+
 def _resized(
-    x: RelayExpr, size: Sequence[int], method: str, mode: str, **more: object
+    x: RelayExpr, size: Sequence[Extent], method: str, mode: str, **more: object
 ) -> RelayExpr:
     rank = rank_of(x) - 2
     return call(
@@ -256,21 +263,34 @@ def _resized(
     )
 
 
-def _sizes(x: RelayExpr, size: Sequence[int] | None, scales: Sequence[float] | None) -> list[int]:
+def _sizes(
+    x: RelayExpr, size: Sequence[Extent] | None, scales: Sequence[float] | None
+) -> list[Extent]:
     """The extents of a result, by themselves or by factors."""
     if size:
         return list(size)
     assert scales is not None
-    extents = shape_of(x)[2:]
-    return [int(extent * scale) for extent, scale in zip(extents, scales, strict=True)]
+    return [_scaled(extent, scale) for extent, scale in zip(dims_of(x)[2:], scales, strict=True)]
+
+
+def _scaled(extent: Extent, scale: float) -> Extent:
+    """The whole part of an extent times a factor, which is that of integers where it is open."""
+    if isinstance(extent, int):
+        return int(extent * scale)
+    above, below = scale.as_integer_ratio()
+    if below > MOST_PARTS:
+        raise OpNotImplemented(f"an open extent times {scale}, which is no fraction of few bits")
+    return simplified_dim(extent * above // below)
 
 
 def _factors(
-    x: RelayExpr, given: Sequence[float | None], sizes: Sequence[int]
+    x: RelayExpr, given: Sequence[float | None], sizes: Sequence[Any]
 ) -> tuple[float, ...]:
     """Factors as the user said them, which decide about places; none if sizes do."""
     if not given or all(each is None for each in given):
         return ()
+    if None not in given:
+        return tuple(each for each in given if each is not None)
     pairs = zip(given, sizes, shape_of(x)[2:], strict=True)
     return tuple(size / extent if each is None else each for each, size, extent in pairs)
 

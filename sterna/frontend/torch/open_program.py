@@ -41,13 +41,20 @@ class ProgramTrace:
         named = self.program.output_names
         self.outputs = [
             named[place] if place < len(named) else f"output_{place}"
-            for place in range(len(results))
+            for place, out in enumerate(results) if out.value is not None
         ]
+        changed = [out.target for out in self.program.outputs if out.kind == "buffer"]
+        self.state = {
+            one.name: one.read(f"buffer '{one.name}'")
+            for one in self.program.weights if one.name in changed
+        }
+        self.inputs += [
+            OpenInput(name, each.shape, str(each.dtype)) for name, each in self.state.items()
+        ]
+        self.outputs += [f"new {name}" for name in changed]
 
     def symbolic(self) -> Function:
         """The whole program over symbols for its open dimensions; a ValueError says why not."""
-        if any(out.kind == "buffer" for out in self.program.outputs):
-            raise ValueError("buffers that the program changes are kept by its caller")
         return self._imported(symbolic_shapes(self.program))
 
     def _imported(self, shapes: Mapping[str, Sequence[Dim]]) -> Function:
@@ -57,7 +64,10 @@ class ProgramTrace:
 
     def run(self, inputs: Mapping[str, Given], decide: Decide) -> list[RelayExpr]:
         """The outputs for inputs of these shapes, over variables by the inputs' names."""
-        shapes = {name: np.shape(each) for name, each in tensors_of(inputs).items()}
+        shapes = {
+            name: np.shape(each) for name, each in tensors_of(inputs).items()
+            if name not in self.state
+        }
         body = self._imported(shapes).body
         found = list(body.fields) if isinstance(body, Tuple) else [body]
         return found[: len(self.outputs)]

@@ -7,6 +7,7 @@ from typing import Any
 
 from sterna.frontend.open_shapes import NamedDim
 from sterna.frontend.torch.functional import made_functional
+from sterna.frontend.torch.lists import rules_for_lists
 from sterna.frontend.torch.memory import Layout, Layouts
 from sterna.frontend.torch.program import (
     Argument,
@@ -85,6 +86,8 @@ def _is_plain(node: Any) -> bool:
     if node.op != "call_function" or node.target is operator.getitem:
         return True
     name = target_name(node.target)
+    if name.endswith(".out"):
+        return False  # it writes to what stands at `out`
     keeps = name in _WITH_RUNNING_STATISTICS and any(each is True for each in node.args[5:6])
     return converter_of(name) is not None and not keeps
 
@@ -140,6 +143,7 @@ def functional(exported: Any) -> Any:
         }
         # What PyTorch itself composes of others first: its other rules have mistakes there.
         decompositions = {op: _get_decomp_for_cia(op) for op in unknown if op._can_decompose()}
+        decompositions.update(rules_for_lists(unknown))
         rest = [op for op in unknown if op not in decompositions]
         decompositions.update(torch._decomp.get_decompositions(rest) if rest else {})
         if not decompositions:

@@ -8,6 +8,7 @@ left is a list of operators.
 import operator
 import re
 from collections.abc import Callable, Sequence
+from copy import copy
 from typing import Any
 
 from sterna.frontend.torch.functional import made_functional
@@ -50,12 +51,34 @@ def _slice(values: Any, start: int | None, end: int | None, step: int) -> Any:
     return values[start:end:step]
 
 
+def _set_item(values: Any, key: Any, value: Any) -> Any:
+    values[key] = value
+    return values
+
+
+def _extend(values: list[Any], more: list[Any]) -> None:
+    values.extend(more)
+
+
+def _insert(values: list[Any], place: int, value: Any) -> None:
+    values.insert(place, value)
+
+
+def _update(values: dict[Any, Any], more: dict[Any, Any]) -> None:
+    values.update(more)
+
+
 # What operators do with lists and dictionaries, whose tensors must stay the same objects.
 _OF_LISTS: dict[str, Callable[..., Any]] = {
     "aten::__getitem__": operator.getitem, "aten::len": len, "aten::append": _append,
     "aten::slice": _slice, "aten::add": operator.add, "aten::list": list,
     "aten::keys": lambda values: list(values), "aten::values": lambda d: list(d.values()),
     "aten::items": lambda values: list(values.items()),
+    "aten::_set_item": _set_item, "aten::extend": _extend, "aten::insert": _insert,
+    "aten::update": _update, "aten::copy": copy, "aten::dict": dict,
+    "aten::pop": lambda values, *given: values.pop(*given),
+    "aten::get": lambda values, *given: values.get(*given),
+    "aten::clear": lambda values: values.clear(), "aten::reverse": lambda values: values.reverse(),
     "aten::__contains__": lambda values, value: value in values,
 }
 # Conversions of numbers, of which operators take the first kind that fits, and that may be bool.
@@ -175,7 +198,8 @@ class _Run:
         if own is None and given and all(isinstance(e, bool | int | float) for e in given):
             own = _OF_NUMBERS.get(node.kind())
         if own is not None:
-            self._set(node, own(*given))
+            made = own(*given)
+            self._set(node, *([made] if node.outputsSize() else []))
         elif self.quantized.handles(node.kind(), given):
             self.quantized.call(node, given)
         else:
