@@ -10,7 +10,17 @@ from ai_edge_litert.interpreter import Interpreter
 from sterna.frontend.tflite.state import initial_state
 from sterna.relay.arrays import Array
 from sterna.support.errors import OpNotImplemented
-from tests.frontend.tflite_models import T, constant, one_operator, run_imported
+from tests.frontend.test_tflite_quantized import HAS_MICRO
+from tests.frontend.tflite_models import (
+    Graph,
+    Op,
+    T,
+    constant,
+    model,
+    one_operator,
+    run_imported,
+    run_micro,
+)
 
 BATCH, STEPS, DEPTH, UNITS, OUT = 2, 3, 5, 7, 4
 TANH, RELU = 4, 1
@@ -145,3 +155,42 @@ def test_svdf_of_bytes() -> None:
         for mine, theirs in zip(calls_of_imported(data, inputs, rounding=rounding),
                                 calls_of_litert(data, inputs), strict=True):
             np.testing.assert_array_equal(mine, theirs)
+
+
+def lstm_of_bytes(steps: int) -> bytes:
+    """A layer of random weights over bytes, whose cell has 16 bits of which 4 are whole."""
+    rng = np.random.default_rng(0)
+    scale, hidden, weight, cell = 0.05, 1 / 128, 0.01, 2.0**-11
+    tensors = [T((BATCH, steps, DEPTH), "int8", scale=scale, zero=3)]
+    for depth in [DEPTH] * 4 + [UNITS] * 4:
+        whole = rng.integers(-127, 128, (UNITS, depth)).astype("int8")
+        tensors.append(T(whole.shape, "int8", whole, scale=weight))
+    for _ in range(4):
+        bias = rng.integers(-2000, 2000, UNITS).astype("int32")
+        tensors.append(T((UNITS,), "int32", bias, scale=scale * weight))
+    tensors += [
+        T((BATCH, UNITS), "int8", scale=hidden, zero=-5, is_variable=True),
+        T((BATCH, UNITS), "int16", scale=cell, is_variable=True),
+        T((BATCH, steps, UNITS), "int8", scale=hidden, zero=-5),
+        *(T((0,), "int16", scale=2.0**-12) for _ in range(4)),
+        T((0,), "int8", scale=hidden, zero=-5),
+    ]
+    none = [-1]
+    op = Op("UNIDIRECTIONAL_SEQUENCE_LSTM",
+            [*range(9), *none * 3, *range(9, 13), *none * 2, 13, 14, *none * 4], [15],
+            ("UnidirectionalSequenceLSTMOptions", {"fusedActivationFunction": TANH}),
+            intermediates=range(16, 21))
+    return model(Graph(tensors, [op], [0], [15]))
+
+
+@pytest.mark.skipif(not HAS_MICRO, reason="TFLite Micro is there for x86-64 alone")
+@pytest.mark.parametrize("seed", range(3))
+def test_lstm_of_bytes_by_the_rule_of_microcontrollers(seed: int) -> None:
+    steps = 20
+    data = lstm_of_bytes(steps)
+    x = np.random.default_rng(seed).integers(-128, 128, (BATCH, steps, DEPTH)).astype("int8")
+    states = [np.full((BATCH, UNITS), -5, "int8"), np.zeros((BATCH, UNITS), "int16")]
+    wanted = run_micro(data, x)
+    assert wanted is not None
+    made = run_imported(data, x, *states, rounding="tflm")
+    np.testing.assert_array_equal(made[0], wanted[0])

@@ -17,9 +17,21 @@ from sterna.support.dtype import DataType
 from sterna.tir.stmt import Buffer, BufferLoad, BufferStore
 
 WORDS = 4
+# gcc takes what its intrinsics for narrow elements read or write for one element where it knows
+# what lies there, and then moves other accesses past them; of these addresses it knows nothing.
+# Functions that only lanes one by one would call are there, and are not called.
 INCLUDE = """\
-#if defined(__ARM_FEATURE_MVE)
+#if defined(__ARM_FEATURE_MVE) && !defined(STERNA_PLACE)
 #include <arm_mve.h>
+#if defined(__GNUC__)
+#pragma GCC diagnostic ignored "-Wunused-function"
+#endif
+#if defined(__GNUC__) && !defined(__clang__)
+#define STERNA_PLACE(type, at) \\
+  ({ type *place = (at); __asm__("" : "+r"(place)); place; })
+#else
+#define STERNA_PLACE(type, at) (at)
+#endif
 #endif"""
 HAVE = "#if defined(__ARM_FEATURE_MVE)"
 
@@ -50,6 +62,8 @@ class VectorWriter:
         if isinstance(stored, E.Cast) and stored.value.dtype.element == _INT32:
             stored = stored.value  # a store takes the lowest bits
         value = self.value(stored)
+        if size != "w":
+            place = f"STERNA_PLACE({stmt.buffer.dtype.element}_t, {place})"
         masked, more = ("_p", f", {self.predicate}") if self.predicate else ("", "")
         self.writer.line(f"vstr{size}q{masked}_s32({place}, {value}{more});")
 
@@ -82,6 +96,8 @@ class VectorWriter:
 
     def _load(self, expr: BufferLoad) -> str:
         size, place = _size_of(expr.buffer.dtype), self._place(expr.buffer, expr.indices)
+        if size != "w":
+            place = f"STERNA_PLACE(const {expr.buffer.dtype.element}_t, {place})"
         return f"vldr{size}q_z_s32({place}, {self.predicate})" if self.predicate else (
             f"vldr{size}q_s32({place})")
 
@@ -99,6 +115,7 @@ class VectorWriter:
         value = self.value(expr.value)
         name = self.writer.names.make(expr.var.name)
         self.writer.line(f"int32x4_t {name} = {value};")
+        self.writer.mark_unused(name)  # where it only stands in what all lanes share
         self.bound[id(expr.var)] = name
         return self.value(expr.body)
 

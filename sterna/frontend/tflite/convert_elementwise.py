@@ -108,11 +108,14 @@ def unary(node: Node) -> RelayExpr:
 def _rescaled_bytes(node: Node, function: Callable[[Array], Array] = np.asarray) -> Array:
     """What distances of all bytes from their zero point become under the scale of the result.
 
-    The ratio of both scales is of float32, and its product is rounded twice, whoever computes it.
+    The ratio of both scales is of float32, for microcontrollers of float64, and its product is
+    rounded twice, whoever computes it.
     """
     scale, zero = single(node.quantization(0), "its data")
     out_scale, out_zero = single(node.result_quantization(), "the result")
     ratio = float(np.float32(scale) / np.float32(out_scale))
+    if node.rounding == TFLM:
+        ratio = float(scale) / float(out_scale)
     distance = function(all_bytes(node.dtype()) - zero)
     made = multiplied(distance, *quantized_multiplier(ratio)) + out_zero
     return saturated(made, node.result_dtype())

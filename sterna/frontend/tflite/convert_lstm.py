@@ -9,7 +9,8 @@ import numpy as np
 from sterna.frontend.calls import call, cast, constant, dtype_of, parts
 from sterna.frontend.tflite.arithmetic import activated
 from sterna.frontend.tflite.fixed_point import SHORT
-from sterna.frontend.tflite.node import Node, converter, single
+from sterna.frontend.tflite.node import TFLM, Node, converter, single
+from sterna.frontend.tflite.sigmoids import on_lines_of_shorts
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -19,6 +20,8 @@ _WEIGHTS, _RECURRENT, _PEEPHOLES, _BIASES = 1, 5, 9, 12
 _PROJECTION, _OUTPUT_STATE, _CELL_STATE, _NORMS = 16, 18, 19, 20
 # Gates have 3 bits of whole part and 12 of fraction.
 GATE_BITS = 3
+# What gates are multiplied by to be places on lines.
+LINE_FACTOR = 3
 # Sequences that are written out step by step are not longer.
 LONGEST = 1024
 # What is added to the variance of gates that are normalised.
@@ -166,15 +169,17 @@ def _of_bytes(node: Node) -> RelayExpr:
         raise ValueError("its hidden state has no scale")
     output, cell = (node.variables.held(node, place) for place in (_OUTPUT_STATE, _CELL_STATE))
     results = []
-    bound = min(int(float(node.attr("cell_clip")) / float(cell_scale)), 32767) or 32767
+    clip = min(int(float(node.attr("cell_clip")) / float(cell_scale)), 32767)
+    lowest, highest = (-clip, clip) if clip else (-32768, 32767)
     for data in _steps(node, axis):
         gates = [_gate(node, gate, data, output) for gate in range(4)]
-        enters, forgets, leaves = (_of_table(gates[gate], _logistic()) for gate in (0, 1, 3))
-        new = _of_table(gates[2], _tanh(GATE_BITS))
+        enters, forgets, leaves = (
+            _curve(node, "LOGISTIC", gates[gate], GATE_BITS) for gate in (0, 1, 3))
+        new = _curve(node, "TANH", gates[2], GATE_BITS)
         kept = _shifted(call("multiply", forgets, cast(cell, "int32")), 15)
         added = _shifted(call("multiply", enters, new), 30 + power)
-        cell = cast(call("clip", call("add", kept, added), -bound, bound), "int16")
-        shown = _of_table(cell, _tanh(15 + power))
+        cell = cast(call("clip", call("add", kept, added), lowest, highest), "int16")
+        shown = _curve(node, "TANH", cell, 15 + power)
         output = _rescaled(call("multiply", leaves, shown),
                            2.0**-30 / float(single(hidden, "its hidden state")[0]),
                            single(hidden, "its hidden state")[1], "int8")
@@ -229,15 +234,17 @@ def _all_shorts() -> Array:
 
 
 @cache
-def _logistic() -> Array:
-    return SHORT.logistic(_all_shorts(), GATE_BITS).astype(np.int16)
+def _table(kind: str, whole_bits: int) -> Array:
+    function = SHORT.logistic if kind == "LOGISTIC" else SHORT.tanh
+    return function(_all_shorts(), whole_bits).astype(np.int16)
 
 
-@cache
-def _tanh(whole_bits: int) -> Array:
-    return SHORT.tanh(_all_shorts(), whole_bits).astype(np.int16)
-
-
-def _of_table(data: RelayExpr, table: Array) -> RelayExpr:
+def _curve(node: Node, kind: str, data: RelayExpr, whole_bits: int) -> RelayExpr:
+    """A function of numbers of 16 bits, some of them a whole part: by lines, as TFLite Micro has
+    it, or by series."""
+    if node.rounding == TFLM:
+        left = whole_bits - GATE_BITS
+        factor, shift = (LINE_FACTOR << left, 0) if left >= 0 else (LINE_FACTOR, -left)
+        return cast(on_lines_of_shorts(kind, data, factor, shift), "int32")
     index = cast(call("reinterpret", data, "uint16"), "int32")
-    return cast(call("take", constant(table), index, axis=0), "int32")
+    return cast(call("take", constant(_table(kind, whole_bits)), index, axis=0), "int32")

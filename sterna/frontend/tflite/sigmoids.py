@@ -62,18 +62,23 @@ def sigmoid_of_shorts(node: Node) -> RelayExpr:
     if zero != 0 or out_zero != 0 or _power_of(out_scale) != -15:
         raise ValueError("numbers of 16 bits have zero points of 0, and the result 1/32768 for its "
                          f"scale, not {zero}, {out_zero} and {out_scale}")
-    bits, powers = _SHORTS[node.kind]
+    _, powers = _SHORTS[node.kind]
     power = _power_of(scale)
     if node.rounding != TFLM and power is not None and power + 12 in powers:
         return _by_series(node, power + 12)
-    factor, shift = _short_factor(scale, powers)
-    steps = call("multiply", cast(node[0], "int32"), constant(factor, "int32"))
+    return on_lines_of_shorts(node.kind, node[0], *_short_factor(scale, powers))
+
+
+def on_lines_of_shorts(kind: str, data: RelayExpr, factor: int, shift: int) -> RelayExpr:
+    """A function of numbers of 16 bits, which times a factor, over a power of 2, are steps."""
+    bits, _ = _SHORTS[kind]
+    steps = call("multiply", cast(data, "int32"), constant(factor, "int32"))
     if shift:
         steps = call("right_shift", call("add", steps, constant(1 << (shift - 1), "int32")),
                      constant(shift, "int32"))
     height = _on_the_curve(call("abs", steps), bits)
     below = call("less", steps, constant(0, "int32"))
-    if node.kind == "LOGISTIC":
+    if kind == "LOGISTIC":
         made = call("where", below, call("subtract", constant(1 << 25, "int32"), height), height)
         half, right = 1 << 9, 10
     else:
