@@ -136,6 +136,9 @@ class InstructionSet:
     """One instruction rounds float32 to bfloat16, subnormal numbers included."""
     ieee_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, or the NaN among them."""
+    picks_from_rows: tuple[Capability, ...] = ()
+    """Words that lie some words apart come by shuffles of the rows that hold them sooner than by a
+    gather, as measured."""
     ordered_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, and the second where one is NaN."""
     dot4: tuple[Dot4, ...] = ()

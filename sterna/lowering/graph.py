@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.lowering.check_packed import check_packed
@@ -19,6 +21,7 @@ from sterna.lowering.device_storage import plan_devices_storage
 from sterna.lowering.storage import Layout
 from sterna.lowering.unique_kernels import Kernels
 from sterna.lowering.work import bytes_of_all, is_picked_from, work_of
+from sterna.relay.arrays import Array, shared_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import is_call_of, record_of
 from sterna.relay.placed import DEVICE, source
@@ -26,6 +29,8 @@ from sterna.relay.traverse import not_primitive, post_order
 from sterna.runtime import NDArray
 
 CPU = 1
+# Constants are compared as wholes where so many of their first bytes are the same.
+ALIKE = 256
 
 # An output of a node, by the numbers of both.
 Entry = tuple[int, int]
@@ -124,6 +129,8 @@ class _Maker:
         self.homes: dict[int, int] = {}
         """The devices of inputs and constants: those that read them."""
         self.params: dict[tuple[int, int], list[Entry]] = {}
+        self.alike: dict[tuple[Any, ...], list[Constant]] = {}
+        """Constants that begin with the same bytes."""
         self.used: dict[str, int] = {}
 
     def run(self, main: Function) -> Graph:
@@ -179,7 +186,19 @@ class _Maker:
             self.graph.inputs.append(entries[-1][0])
         return entries
 
+    def _first_alike(self, expr: Constant) -> Constant:
+        """The first constant of the same elements and name, or this one."""
+        raw = _raw(expr)
+        device, kind = self.homes.get(id(expr), self.device), expr.checked_type
+        known = self.alike.setdefault((device, expr.span, str(kind), raw[:ALIKE].tobytes()), [])
+        for other in known:
+            if other.data is expr.data or np.array_equal(_raw(other), raw):
+                return other
+        known.append(expr)
+        return expr
+
     def _constant(self, expr: Constant) -> list[Entry]:
+        expr = self._first_alike(expr)
         key = id(expr.data), self.homes.get(id(expr), self.device)
         if key not in self.params:
             name = f"p{len(self.params)}"
@@ -249,6 +268,11 @@ class _Maker:
         self.used[node.name] = 0
         self.graph.nodes.append(node)
         return len(self.graph.nodes) - 1, 0
+
+
+def _raw(expr: Constant) -> Array:
+    """The bytes of a constant."""
+    return np.ascontiguousarray(shared_numpy(expr.data)).reshape(-1).view(np.uint8)
 
 
 def _sources(function: Function) -> dict[str, str]:

@@ -149,6 +149,18 @@ def test_ramps(lanes: int, stride: int, dtype: str) -> None:
     np.testing.assert_array_equal(got, wanted)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("lanes, stride", [(6, 3), (8, 3), (8, 4), (16, 3), (16, 5), (16, 8),
+                                           (32, 7), (32, 16), (16, 9)])
+def test_elements_apart_come_from_the_rows_that_hold_them(
+    lanes: int, stride: int, dtype: str
+) -> None:
+    """The last row ends where the last element does: nothing behind it is read."""
+    size = 3 + stride * (lanes - 1) + 1
+    got = vector_copy(lanes, Ramp(const(3), const(stride), lanes), size, dtype)
+    np.testing.assert_array_equal(got, (np.arange(size) % 251)[3::stride])
+
+
 def test_ramps_in_disguise() -> None:
     eight = Ramp(const(0), const(1), 8)
     text = [

@@ -16,6 +16,7 @@ HOME = (PACKAGE / "isa", PACKAGE / "target" / "processors")  # the latter are LL
 OTHER_MEANINGS = {
     ("arith/sums.py", "fma"),  # the intrinsic of the loop IR
     ("codegen/opencl/prelude.py", "fma"),  # a name that OpenCL C keeps for itself
+    ("frontend/torch/convert_elementwise.py", "fma"),  # an operator of PyTorch
     ("codegen/nvptx/kernel.py", "bf16"),  # LLVM's name of the type
     ("codegen/nvptx/fragments.py", "bf16"),  # PTX's name of the type
     ("tir/device_products.py", "bf16"),

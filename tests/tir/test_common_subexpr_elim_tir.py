@@ -447,6 +447,12 @@ def test_inside_a_branch() -> None:
     )
 
 
+def test_in_branches_of_what_is_named_at_one_place() -> None:
+    choices = "if_then_else(m < 4, exp(x), 0.0) + if_then_else(n < 4, exp(x)*x, 0.0)"
+    text = after(f"A[0] = {choices}\nA[1] = sqrt({choices})")
+    assert text.count("if_then_else") == text.count("exp(x)") == 2
+
+
 def test_integers_in_branches() -> None:
     check(
         "A[n] = if_then_else(m < 4, B[n*8 + m], B[n*8 + m + 1])",

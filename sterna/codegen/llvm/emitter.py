@@ -176,6 +176,10 @@ _PURE = (
 )
 
 
+# Instructions whose results begin again at 0 where their operand goes on.
+_MASKED = ("and i8 ", "and i16 ", "and i32 ", "and i64 ")
+
+
 class FunctionWriter:
     """The text of one function. Values are named by a counter."""
 
@@ -186,6 +190,8 @@ class FunctionWriter:
         self._lines: list[str] = []
         self._known: dict[str, str] = {}
         self._count = 0
+        self.branches, self.masked = 0, 0
+        """How many choices and how many bitwise ands of single integers it has so far."""
 
     def name(self) -> str:
         """A new name for a value."""
@@ -204,6 +210,7 @@ class FunctionWriter:
         self._count += 1
         name = f"%v{self._count}"
         self._lines.append(f"  {name} = {instruction}")
+        self.masked += instruction.startswith(_MASKED)
         if instruction.startswith(_PURE):
             self._known[instruction] = name
         return name
@@ -236,6 +243,7 @@ class FunctionWriter:
             weights = "i32 2000, i32 1" if likely else "i32 1, i32 2000"
             hint = ", !prof " + self.module.metadata(f'!{{!"branch_weights", {weights}}}')
         self.emit(f"br i1 {condition}, label %{then}, label %{otherwise}{hint}")
+        self.branches += 1
 
     def intrinsic(self, name: str, result: str, *arguments: str, flags: str = "") -> str:
         """Calls an intrinsic; arguments are written with their types."""

@@ -167,7 +167,7 @@ class ExprEmitter:
         if dtype.is_float:
             return self._in_float(dtype, _FLOAT_OPS[kind], a, b)
         flag = ""
-        if self.ranges.exact:
+        if self.ranges.exact and dtype.bits >= 32:
             flag = " nsw" if dtype.is_int else " nuw" if kind is not Sub else ""
         return self.writer.value(f"{_INT_OPS[kind]}{flag} {value_type(dtype)} {a}, {b}")
 

@@ -114,7 +114,7 @@ class MemoryEmitter(ExprEmitter):
             raw = self._load_picked(buffer, *based)
         elif based is not None and buffer.scope == "local":
             raw = self._load_one_by_one(buffer, *based)
-        elif ramp is None or stride not in (0, 1, -1, 2):
+        elif ramp is None or not self._reads_rows(stride, dtype):
             raw = self._gather(buffer, offset)
         elif stride == 0:
             one = self._load_scalar(buffer, ramp[0])
@@ -126,8 +126,17 @@ class MemoryEmitter(ExprEmitter):
         elif stride == -1:
             raw = self._load_reversed(buffer, ramp[0], dtype.lanes)
         else:
-            raw = self._load_pairs(buffer, ramp[0], dtype.lanes)
+            assert stride is not None
+            raw = self._load_apart(buffer, ramp[0], stride, dtype.lanes)
         return self._from_memory(dtype, raw)
+
+    def _reads_rows(self, stride: int | None, dtype: DataType) -> bool:
+        """Whether elements so far apart are picked from the rows that hold them."""
+        if stride in (0, 1, -1, 2):
+            return True
+        instructions = self.module.options.instructions
+        most = dtype.lanes // 2 if instructions.provides("picks_from_rows") else 0
+        return dtype.bits == 32 and stride is not None and 2 < stride <= most
 
     def _mask_for(self, lanes: int) -> str | None:
         return self.mask[0] if self.mask is not None and self.mask[1] == lanes else None
@@ -179,17 +188,28 @@ class MemoryEmitter(ExprEmitter):
             f"shufflevector {kind} {operand}, {kind} poison, <{lanes} x i32> <{picks}>"
         )
 
-    def _load_pairs(self, buffer: Buffer, base: Expr, lanes: int) -> str:
-        """Every second element: two rows that end where the last lane does, and one shuffle."""
-        element = memory_type(buffer.dtype)
-        kind = vector_type(element, lanes)
-        second = build.add(base, build.const(lanes - 1, base.dtype))
-        rows = [self._load_row(buffer, first, lanes, None) for first in (base, second)]
-        picks = [2 * j if 2 * j < lanes else lanes + 2 * j - (lanes - 1) for j in range(lanes)]
-        text = ", ".join(f"i32 {pick}" for pick in picks)
-        return self.writer.value(
-            f"shufflevector {kind} {rows[0]}, {kind} {rows[1]}, <{lanes} x i32> <{text}>"
-        )
+    def _load_apart(self, buffer: Buffer, base: Expr, stride: int, lanes: int) -> str:
+        """Every so manyth element: rows, of which the last ends where the last lane does.
+
+        Each shuffle puts what two of them have, or what others have put together, side by side.
+        """
+        kind = vector_type(memory_type(buffer.dtype), lanes)
+        begins = [*(row * lanes for row in range(stride - 1)), (lanes - 1) * (stride - 1)]
+        held = []
+        for row, begin in enumerate(begins):
+            at = build.add(base, build.const(begin, base.dtype))
+            own = [lane for lane in range(lanes) if min(lane * stride // lanes, stride - 1) == row]
+            places = {lane: lane * stride - begin for lane in own}
+            held.append((self._load_row(buffer, at, lanes, None), places))
+        while len(held) > 1:
+            (one, first), (other, second), *rest = held
+            found = first | {lane: lanes + place for lane, place in second.items()}
+            picks = ", ".join(
+                f"i32 {found[lane]}" if lane in found else "i32 poison" for lane in range(lanes))
+            both = self.writer.value(
+                f"shufflevector {kind} {one}, {kind} {other}, <{lanes} x i32> <{picks}>")
+            held = [*rest, (both, {lane: lane for lane in found})]
+        return held[0][0]
 
     def _load_picked(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str:
         """Elements that lie near each other, in any order: the row that has them, and a shuffle."""
@@ -224,8 +244,21 @@ class MemoryEmitter(ExprEmitter):
         align = self.alignment(buffer, build.const(1))
         fill = "zeroinitializer" if self._mask_for(lanes) else "poison"
         return self.writer.value(
-            f"call {kind} {target}({pointers} align {align} {self.address(buffer, offset)}, "
+            f"call {kind} {target}({pointers} align {align} {self._addresses(buffer, offset)}, "
             f"<{lanes} x i1> {mask}, {kind} {fill})"
+        )
+
+    def _addresses(self, buffer: Buffer, offset: Expr) -> str:
+        """Those of the lanes; of a ramp they are constants behind the first."""
+        ramp = as_ramp(offset)
+        stride = build.int_value(ramp[1]) if ramp else None
+        if ramp is None or stride is None or self.mask is not None or buffer.dtype.is_packed:
+            return self.address(buffer, offset)
+        index = self.module.index_type
+        steps = ", ".join(f"{index} {lane * stride}" for lane in range(offset.dtype.lanes))
+        return self.writer.value(
+            f"getelementptr {memory_type(buffer.dtype)}, ptr {self.address(buffer, ramp[0])}, "
+            f"{vector_type(index, offset.dtype.lanes)} <{steps}>"
         )
 
     # ---- stores ----

@@ -75,7 +75,8 @@ class Ranges:
         type_low, type_high = int_range(expr.dtype.element)
         if low >= type_low and high <= type_high:
             return low, high
-        if self.exact or isinstance(expr, Var):
+        # An index does not overflow; narrower numbers that it is made of wrap there as elsewhere.
+        if (self.exact and expr.dtype.bits >= 32) or isinstance(expr, Var):
             return max(low, type_low), min(high, type_high)
         return type_low, type_high  # it may have wrapped
 
@@ -115,7 +116,7 @@ class Ranges:
         if isinstance(expr, Mul):
             return self.divisor(expr.a) * self.divisor(expr.b)
         if isinstance(expr, Cast) and expr.value.dtype.is_integer:
-            return self.divisor(expr.value)
+            return math.gcd(self.divisor(expr.value), 1 << expr.dtype.bits)
         return 1
 
     def _exact(self, expr: Expr) -> Interval:

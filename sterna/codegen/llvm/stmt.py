@@ -39,6 +39,10 @@ _STACK_BYTES = 16 << 10
 _FRAME_BYTES = 64 << 10
 """All of them together; the threads of a pool may have small stacks."""
 _UNROLLED_CHUNKS = 8
+# Of a loop with a choice and with i & mask, as i % 16 is written. LLVM 22 makes vectors of it under
+# the assumption that i stays below the mask, and checks that only as far as another assumption does
+# not seem to imply it; one about the address of a guarded store does.
+_ONE_BY_ONE = '!{!"llvm.loop.vectorize.enable", i1 false}'
 
 
 class StmtEmitter(PackedEmitter):
@@ -345,13 +349,17 @@ class StmtEmitter(PackedEmitter):
             f"phi {kind} [ {first}, %{before} ], [ {following}, %{latch} ]"
         )
         self.bind(var, current)
+        branches, masked = writer.branches, writer.masked
         body()
+        hints = [] if hint is None else [hint]
+        if writer.branches > branches and writer.masked > masked:
+            hints.append(self.module.metadata(_ONE_BY_ONE))
         writer.jump(latch)
         writer.start(latch)
         flags = "nuw" if letter == "u" else "nuw nsw" if self.ranges.of(var)[0] >= 0 else "nsw"
         writer.emit(f"{following} = add {flags} {kind} {current}, 1")
         test = writer.value(f"icmp {letter}lt {kind} {following}, {end}")
-        mark = "" if hint is None else f", !llvm.loop {self.module.distinct_loop(hint)}"
+        mark = f", !llvm.loop {self.module.distinct_loop(*hints)}" if hints else ""
         writer.emit(f"br i1 {test}, label %{inside}, label %{after}{mark}")
         writer.start(after)
 

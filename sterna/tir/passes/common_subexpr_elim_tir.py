@@ -193,7 +193,11 @@ class _Naming:
                 run.append(place)
             else:
                 finish()
-                found.extend(self.homes(value, groups[place]))
+                inside = [use for use in groups[place] if use.region is not common]
+                if inside:  # those before the part stay as they are
+                    found.extend(self.homes(value, inside))
+                elif begins and len(groups[place]) > 1:
+                    found.append(_Home(common, place, place, frozenset(groups[place])))
         finish()
         return found
 
