@@ -195,21 +195,28 @@ class Measurer:
         answer = self._process.ask(bench, runner.timeout)
         if "error" in answer:
             return (RuntimeError(answer["error"]),), MeasureErrorNo(answer["number"])
-        costs = self._beside_best(answer["incumbent"], answer["costs"], path)
+        costs = self._beside_best(
+            answer["incumbent"], answer["costs"], answer["is_faster"], path
+        )
         return tuple(costs), MeasureErrorNo.NO_ERROR
 
     def _beside_best(
-        self, incumbent: Sequence[float], seconds: Sequence[float], path: str
+        self, incumbent: Sequence[float], seconds: Sequence[float], is_faster: bool, path: str
     ) -> list[float]:
-        """What a configuration takes, by the fastest one's time and how both ran in turns."""
+        """What a configuration takes, by the fastest one's time and how both ran in turns.
+
+        One that is not known to be faster takes as long as the fastest, which stays that.
+        """
         if self._best is None:
             self._first = self._best = path
             self._best_seconds = fmean(seconds)
             return list(seconds)
         costs = [self._best_seconds * s / i for s, i in zip(seconds, incumbent, strict=True)]
         loser = path
-        if fmean(costs) < self._best_seconds:
+        if is_faster and fmean(costs) < self._best_seconds:
             self._best, loser, self._best_seconds = path, self._best, fmean(costs)
+        elif fmean(costs) < self._best_seconds:
+            costs = [self._best_seconds] * len(costs)
         if loser != self._first:
             Path(loser).unlink()
         return costs

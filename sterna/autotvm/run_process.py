@@ -3,7 +3,7 @@
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,7 +15,7 @@ from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.runtime import Device, load_module, ndarray
 from sterna.tune.lines import LineProcess, ProcessEnded, ProcessSilent
 from sterna.tune.measure import RemoteDevice, WrongResult, expect_close
-from sterna.tune.statistics import Verdict, compare
+from sterna.tune.statistics import Comparison, Verdict, compare
 
 RUNTIME, WRONG, TIMEOUT = 4, 5, 7
 # Turns with the fastest so far instead of one long run, by which each repeat is made of several.
@@ -77,15 +77,24 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
     device = request.pop("device")
     bench = Workbench(**request, device=None if device is None else RemoteDevice(**device))
     try:
-        incumbent, costs = _run(bench)
-        return {"incumbent": incumbent, "costs": costs}
+        return asdict(_run(bench))
     except WrongResult as error:
         return {"error": str(error), "number": WRONG}
     except Exception as error:
         return {"error": f"{type(error).__name__}: {error}", "number": RUNTIME}
 
 
-def _run(bench: Workbench) -> tuple[list[float], list[float]]:
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Seconds of both in the turns that count."""
+
+    incumbent: list[float]
+    costs: list[float]
+    is_faster: bool
+    """Whether the challenger is known to be faster, rather than lucky."""
+
+
+def _run(bench: Workbench) -> Turns:
     with nullcontext() if bench.device is None else bench.device.session() as session:
         def loaded(path: str) -> Any:
             if session is None:
@@ -115,22 +124,26 @@ def _run(bench: Workbench) -> tuple[list[float], list[float]]:
 
 def in_turns(
     incumbent: Callable[[], float], challenger: Callable[[], float], repeat: int
-) -> tuple[list[float], list[float]]:
+) -> Turns:
     """The times of both, run in turns; a challenger that looks faster runs until that is sure.
 
     Those turns count whose ratios are in the middle, as many as there are repeats.
     """
     pairs = [(incumbent(), challenger()) for _ in range(TURNS * repeat)]
     until = time.monotonic() + SURE_WITHIN
-    while len(pairs) < MOST_TURNS and time.monotonic() < until:
-        seen = compare([first for first, _ in pairs], [second for _, second in pairs])
-        if seen.ratio >= 1 or seen.verdict is not Verdict.OPEN:
+    while (seen := _compared(pairs)).ratio < 1 and seen.verdict is Verdict.OPEN:
+        if len(pairs) >= MOST_TURNS or time.monotonic() >= until:
             break
         pairs.append((incumbent(), challenger()))
     pairs.sort(key=lambda pair: pair[1] / pair[0])
     left = (len(pairs) - repeat) // 2
     middle = pairs[left : left + repeat]
-    return [first for first, _ in middle], [second for _, second in middle]
+    return Turns([first for first, _ in middle], [second for _, second in middle],
+                 seen.verdict is Verdict.FASTER)
+
+
+def _compared(pairs: Sequence[tuple[float, float]]) -> Comparison:
+    return compare([first for first, _ in pairs], [second for _, second in pairs])
 
 
 def _drawn(bench: Workbench) -> list[Array]:

@@ -13,6 +13,7 @@ import pytest
 import sterna as tvm
 from sterna import autotvm, micro, relay, te
 from sterna.autotvm.layers import LayerTask
+from sterna.autotvm.measure import Measurer
 from sterna.autotvm.run_process import in_turns
 from sterna.autotvm.space import FallbackConfigEntity, reorder_candidates
 from sterna.tune.measure import Measured, Times
@@ -335,9 +336,30 @@ def test_one_lucky_turn_makes_no_winner_and_one_unlucky_turn_no_loser() -> None:
 
     def ratio_of(ratio: float, *first_turn: float) -> float:
         noise = iter([*first_turn, *(1.0 + order.exponential(0.05, 100))])
-        incumbent, challenger = in_turns(lambda: next(noise), lambda: ratio * next(noise), 1)
-        assert len(incumbent) == len(challenger) == 1
-        return challenger[0] / incumbent[0]
+        turns = in_turns(lambda: next(noise), lambda: ratio * next(noise), 1)
+        assert len(turns.incumbent) == len(turns.costs) == 1
+        assert turns.is_faster == (ratio < 1)
+        return turns.costs[0] / turns.incumbent[0]
 
     assert ratio_of(1.3, 9.0, 1.0) == pytest.approx(1.3, rel=0.15)
     assert ratio_of(0.7, 1.0, 9.0) == pytest.approx(0.7, rel=0.15)
+
+
+def test_what_is_faster_by_noise_takes_as_long_as_the_fastest(tmp_path: Path) -> None:
+    option = autotvm.measure_option(builder="local", runner=autotvm.LocalRunner())
+    measurer = Measurer(task(), option)
+    paths = [str(tmp_path / f"{n}.tar") for n in range(4)]
+    for path in paths:
+        Path(path).touch()
+
+    def costs(place: int, seconds: float, is_faster: bool) -> list[float]:
+        return measurer._beside_best([2.0], [seconds], is_faster, paths[place])
+
+    try:
+        assert costs(0, 1.0, False) == [1.0]
+        assert costs(1, 1.9, False) == [1.0]     # 0.95 of the fastest, by chance
+        assert costs(2, 1.0, True) == [0.5]
+        assert costs(3, 2.2, False) == [pytest.approx(0.55)]
+        assert [Path(path).exists() for path in paths] == [True, False, True, False]
+    finally:
+        measurer.close()

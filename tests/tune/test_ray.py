@@ -70,7 +70,8 @@ def test_the_command_tunes_on_a_cluster(
     found = json.loads(capsys.readouterr().out)
     assert code == 0 and found["speedup"] >= 1.0 and found["trials"] > 0
     database = TuningDatabase(found["output"], read_only=True)
-    assert len(database.trials(TARGET)) == found["trials"]
+    # Answers that change no kernel are kept, so that nobody tries them again, but not counted.
+    assert len(database.trials(TARGET)) >= found["trials"]
 
 
 def test_a_cluster_goes_on_without_what_it_loses(
