@@ -6,6 +6,7 @@ Beside them stands the same in plain C, for every other compiler and processor. 
 network share these functions.
 """
 
+from sterna.codegen.c.vectors import INCLUDE
 from sterna.schedule.halves_steps import STEP, Step
 
 _SELECT = "#if defined(__GNUC__) && defined(__ARM_FEATURE_MVE)"
@@ -185,10 +186,7 @@ static STERNA_STEP int32_t sterna_copy_window(
 
 
 # Beside COPY, in any order.
-PLANE = Step("sterna_copy_plane", STEP + f"""\
-#if defined(__ARM_FEATURE_MVE)
-#include <arm_mve.h>
-#endif
+PLANE = Step("sterna_copy_plane", f"""{STEP}{INCLUDE}
 
 static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
 
@@ -223,7 +221,8 @@ static STERNA_STEP int32_t sterna_copy_plane(
 #endif
     for (; column > 0; column--) {{
 {_SELECT}
-      vstrbq_p_s32(to, vldrbq_z_s32(from, some), some);
+      vstrbq_p_s32(STERNA_PLACE(int8_t, to),
+                   vldrbq_z_s32(STERNA_PLACE(const int8_t, from), some), some);
 #else
       for (int32_t channel = 0; channel < count; channel++) to[channel] = from[channel];
 #endif

@@ -6,12 +6,13 @@ it where it is offered: {"tile": "4 x 16"} everywhere, {"<scope>/tile": ...} in 
 What was asked, offered and taken is recorded for the build report, and so are answers that were not
 offered.
 
-Costs are cycles by cost.py, or of one step of a register tile. Some questions have a rule instead,
+Costs are cycles by cost.py, or of one step of a register tile; of products on GPUs, and of how
+groups of convolutions become such, microseconds. Some questions have a rule instead,
 and cost what a candidate is away from its answer (`near`, or 0 and 1), because the model sees no
 difference that measurements show: unrolled steps, loads of the next steps, columns of depthwise
 tiles, axes of rows, parts of split-K, band rows of chains, loops that threads share and their
-pieces, layouts of data, blocks of recurrent units, whether weights come by bands or by parts. An
-answer from outside replaces these all the same.
+pieces, layouts of data, blocks of recurrent units, whether weights come by bands, by parts or in
+chunks. An answer from outside replaces these all the same.
 """
 
 import heapq

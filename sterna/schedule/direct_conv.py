@@ -4,7 +4,10 @@ An image is cut into bands of rows, and the output channels into blocks; a regis
 pixels of a row times one block runs over the sum. Where the weights stay in the cache, bands come
 first and all blocks run over one band. Where they do not, a block's weights are read once, part by
 part, and each part is used for the whole image while it is in the innermost cache; an image that
-leaves the second cache would come again for every part of a window, so that bands come first there.
+leaves the second cache would come again for every part of a window, so that bands come first there,
+unless a block's weights leave it too and would come again for every tile.
+Where a block's weights and the rows that a tile reads leave it too, some input channels come after
+the other: their part of the image is copied with its border and lies together.
 
 Groups of channels are contractions of their own: a tile lies in one of them, or its vectors hold
 several whole ones.
@@ -42,6 +45,11 @@ from sterna.schedule.sharing import FREE, RowCosts, cut_finer, row_groups, share
 from sterna.schedule.sum_of_products import chunks_of, order_of
 from sterna.te import IterVar, PlaceholderOp, Stage, Tensor
 
+# Steps of a sum before which weights are fetched that come from the second cache.
+STEPS_AHEAD = 4
+# Input channels of a chunk: of fewer, sums are loaded and stored too often.
+LEAST_AT_ONCE = 16
+
 
 def schedule_conv(kernel: Kernel) -> None:
     """Bands and blocks for channels that lie last; the schedule of any sum for others."""
@@ -75,12 +83,20 @@ def _schedule_direct(conv: Conv) -> None:
     room = processor.l2_bytes // 4 if in_order else 3 * processor.l1_bytes // 4
     small = conv.weight_bytes(size.columns) <= room
     far = conv.made.taps > 1 and bytes_of(conv.data) > 3 * processor.l2_bytes // 8
+    far = far and not _image_comes_less(conv, size)
     preferred = "bands" if in_bands or small or far else "parts"
     ways = ["bands"] if conv.sum.is_dot else ["bands", "parts"]
-    if choose("weights", ways, lambda way: way != preferred) == "bands":
+    channels = _channels_at_once(conv, size)
+    if channels:
+        ways.append("chunks")
+        preferred = "chunks" if many and _leave_cache(conv, size) else preferred
+    way = choose("weights", ways, lambda way: way != preferred)
+    if way == "bands":
         why = _by_bands(conv, stage, size, lanes)
-    else:
+    elif way == "parts":
         why = _by_parts(conv, stage, size)
+    else:
+        why = _by_chunks(conv, stage, size, channels)
     conv.kernel.choices["tile"] = f"{size.rows} x {size.columns}"
     conv.kernel.choices["schedule"] = (
         f"direct, {size.rows} pixels x {size.columns} channels in registers, {why}"
@@ -218,14 +234,13 @@ def _axes_of(conv: Conv, stage: Stage) -> list[IterVar]:
     return [n, h, w, c]
 
 
-def _by_parts(conv: Conv, stage: Stage, size: RegisterTile) -> str:
-    """A block's weights part by part, each for the whole image, whose sums wait in memory.
+def _sums_in_memory(conv: Conv, stage: Stage, size: RegisterTile) -> tuple[Stage, int, int]:
+    """The loops of results whose sums wait in memory, for a block of channels and some rows.
 
-    The next part is fetched while the image passes by this one.
+    Gives the stage of these sums, the rows, and how many of them a tile has.
     """
-    processor = conv.kernel.processor
     blocks = -(-conv.channels // size.columns)
-    rows = row_groups(conv.height, conv.batch * blocks, processor.threads)
+    rows = row_groups(conv.height, conv.batch * blocks, conv.kernel.processor.threads)
     tile = sum_in_registers(conv)
     n, h, w, c = _axes_of(conv, stage)
     block, vector = stage.split(c, factor=size.columns)
@@ -239,6 +254,15 @@ def _by_parts(conv: Conv, stage: Stage, size: RegisterTile) -> str:
     tile.set_scope("global")
     tile.compute_at(stage, piece)
     lines = min(rows, _lines(conv, size))
+    return tile, rows, lines
+
+
+def _by_parts(conv: Conv, stage: Stage, size: RegisterTile) -> str:
+    """A block's weights part by part, each for the whole image, whose sums wait in memory.
+
+    The next part is fetched while the image passes by this one.
+    """
+    tile, rows, lines = _sums_in_memory(conv, stage, size)
     part = _sum_by_parts(conv, tile, size, lines)
     place_border(conv, stage, None)
     seen = "the whole image" if rows == conv.height else f"{rows} rows"
@@ -276,6 +300,70 @@ def _sum_by_parts(conv: Conv, tile: Stage, size: RegisterTile, lines: int) -> in
     if isinstance(conv.weight.op, PlaceholderOp):
         reader.prefetch(conv.weight, step, 1, parts)
     return part
+
+
+def _channels_at_once(conv: Conv, size: RegisterTile) -> int:
+    """Input channels whose part of a block's weights and of the image stay in the second cache.
+
+    0 where there are none, and where the image is read as it lies: it has no border.
+    """
+    if not conv.has_border or conv.made.groups > 1 or conv.sum.is_dot or chunks_of(conv.op):
+        return 0
+    depth = conv.made.depth
+    each = (bytes_of(conv.data) // conv.batch + conv.weight_bytes(size.columns)) // depth
+    sums = conv.height * conv.width * size.columns * conv.element
+    most = (conv.kernel.processor.l2_bytes * 3 // 4 - sums) // each
+    fitting = [n for n in range(LEAST_AT_ONCE, most + 1)
+               if depth % n == n % size.together == 0 and n < depth]
+    return max(fitting, default=0)
+
+
+def _leave_cache(conv: Conv, size: RegisterTile) -> bool:
+    """Whether a block's weights and what a row of results reads leave the second cache.
+
+    Each tile of a band would wait for both. Where windows have but one row, tiles read again only
+    what the window of one reaches.
+    """
+    (down, across), (high, wide) = conv.made.dilation, conv.made.window
+    _, rows, columns, depth = (build.int_value(extent) or 1 for extent in conv.data.shape)
+    if high == 1:
+        columns = min(columns, size.rows + (wide - 1) * across)
+    seen = min(rows, 1 + (high - 1) * down) * columns * depth * conv.element
+    return conv.weight_bytes(size.columns) + seen > conv.kernel.processor.l2_bytes * 5 // 8
+
+
+def _image_comes_less(conv: Conv, size: RegisterTile) -> bool:
+    """Whether parts of weights bring less from behind the second cache than bands do.
+
+    The image comes for each tap of each block then, else a block's weights for each tile.
+    """
+    blocks = -(-conv.channels // size.columns)
+    tiles = conv.batch * conv.height * -(-conv.width // size.rows)
+    image = blocks * conv.made.taps * bytes_of(conv.data)
+    return _leave_cache(conv, size) and image < tiles * conv.weight_bytes(conv.channels)
+
+
+def _by_chunks(conv: Conv, stage: Stage, size: RegisterTile, channels: int) -> str:
+    """Some input channels after the other, for a block of outputs and the whole image.
+
+    Their part of the image is copied with its border and lies together; sums wait in memory.
+    """
+    tile, rows, lines = _sums_in_memory(conv, stage, size)
+    n, h, w, c = tile.op.axis
+    across, column = tile.split(w, factor=size.rows)
+    high, line = tile.split(h, factor=lines)
+    channel, *window = tile.op.reduce_axis
+    outside, inside = tile.split(channel, factor=channels)
+    tile.reorder(n, outside, high, across, *window, inside, line, column, c)
+    tile.unroll(line)
+    tile.unroll(column)
+    tile.vectorize(c)
+    step = load_together(tile, conv.sum, inside, size)
+    if isinstance(conv.weight.op, PlaceholderOp):
+        tile.prefetch(conv.weight, step, STEPS_AHEAD)
+    place_border(conv, tile, outside)
+    seen = "the whole image" if rows == conv.height else f"{rows} rows"
+    return f"{lines} rows at once, {channels} channels at a time for {seen}"
 
 
 def _lines(conv: Conv, size: RegisterTile) -> int:

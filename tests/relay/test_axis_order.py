@@ -121,13 +121,35 @@ def test_numbers_along_an_axis_that_a_view_keeps_go_with_it(
     np.testing.assert_allclose(run(after), run(before), rtol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "shape, axis, moved",
+    [((4, 5, 6), 0, 1), ((1, 4, 30), -2, 1), ((1, 4, 1, 5, 6), 4, 3), ((2, 2, 30), 1, None)],
+)
+def test_parameters_of_channels_go_with_a_view(
+    shape: tuple[int, ...], axis: int, moved: int | None
+) -> None:
+    x = relay.var("x", shape=(1, 4, 5, 6))
+    image = relay.cast(relay.nn.conv2d(x, array(4, 4, 1, 1)) * relay.const(40.0), "int32")
+    scales = np.random.default_rng(1).uniform(0.3, 2, shape[axis]).astype("float32")
+    body = relay.qnn.requantize(
+        relay.reshape(image, shape), relay.const(scales), relay.const(0, "int32"),
+        relay.const(1.0), relay.const(3, "int32"), axis=axis, compute_dtype="float32",
+        rounding="TONEAREST_EVEN", out_dtype="uint8",
+    )
+    before = relay.Function((x,), relay.clip(body, 5, 200))
+    after = apply(transform.DelayViews(), before)
+    assert is_call_of(after.body, "clip" if moved is None else "reshape")
+    if moved is not None:
+        assert after.body.args[0].args[0].attrs.axis == moved
+    assert_same_values(run(after), run(before))
+
+
 def test_what_depends_on_places_stays_behind_a_view() -> None:
     x = relay.var("x", shape=(1, 4, 4, 4))
     body = relay.nn.conv2d(x, array(4, 4, 1, 1))
-    body = relay.nn.bias_add(relay.reshape(body, (4, 4, 4)), array(4, seed=1), axis=0)
-    before = relay.Function((x,), body)
+    before = relay.Function((x,), relay.nn.softmax(relay.reshape(body, (4, 4, 4)), axis=0))
     after = apply(transform.DelayViews(), before)
-    assert is_call_of(after.body, "nn.bias_add")
+    assert is_call_of(after.body, "nn.softmax")
 
 
 @pytest.mark.parametrize("target", TARGETS)

@@ -81,10 +81,47 @@ def test_direct_convolutions(case: Any, processor: Processor) -> None:
         assert "channels at a time" in lowered.choices["schedule"]
 
 
-@pytest.mark.parametrize("rows, way", [(7, "channels at a time"), (29, "bands")])
-def test_weights_come_in_parts_where_the_image_stays_in_the_cache(rows: int, way: str) -> None:
+@pytest.mark.parametrize("processor", [WIDE, NEON], ids=["wide", "neon"])
+@pytest.mark.parametrize("shape, columns, attrs", [
+    ((1, 9, 13, 96), 32, {"kernel_size": (3, 3), "padding": (1, 2)}),
+    ((2, 11, 6, 64), 24,
+     {"kernel_size": (3, 2), "padding": (3, 1), "dilation": (3, 1), "strides": (2, 1)}),
+])
+def test_chunks_of_channels(shape: Any, columns: int, attrs: Any, processor: Processor) -> None:
+    with answering({"weights": "chunks"}):
+        body = convolution(shape, 2 * columns, columns, **attrs)
+        lowered = check(body, replace(processor, l1_bytes=4096, l2_bytes=131072))
+    assert re.search(r"at once, \d+ channels at a time", lowered.choices["schedule"])
+
+
+@pytest.mark.parametrize("dilation, way", [(1, "bands"), (5, "channels at a time")])
+def test_rows_that_lie_far_apart_come_in_chunks(dilation: int, way: str) -> None:
+    """What a tile reads of five rows stays in the cache beside weights, not of eleven."""
+    body = convolution(
+        (1, 20, 20, 64), 64, 32, kernel_size=(3, 3), padding=dilation, dilation=dilation
+    )
+    lowered = check(body, Processor(512, 32, l1_bytes=4096, l2_bytes=196608))
+    assert way in lowered.choices["schedule"]
+
+
+def test_windows_of_one_row_read_again_what_lies_near() -> None:
+    """A long row is larger than the second cache, and what a tile reads of it is not."""
+    body = convolution(
+        (1, 1, 1600, 64), 64, 32, kernel_size=(1, 3), padding=(0, 8), dilation=(1, 8)
+    )
+    lowered = check(body, Processor(512, 32, l1_bytes=4096, l2_bytes=196608))
+    assert "bands" in lowered.choices["schedule"]
+
+
+@pytest.mark.parametrize("rows, cache, way", [
+    (7, 32768, "channels at a time"), (29, 65536, "bands"), (29, 32768, "channels at a time"),
+])
+def test_weights_come_in_parts_where_the_image_stays_in_the_cache(
+    rows: int, cache: int, way: str
+) -> None:
+    """Or where a block's weights would come again for every tile of a band."""
     body = convolution((1, rows, 7, 24), 128, 32, kernel_size=(3, 3), padding=1)
-    lowered = check(body, Processor(512, 32, l1_bytes=4096, l2_bytes=32768))
+    lowered = check(body, Processor(512, 32, l1_bytes=4096, l2_bytes=cache))
     assert way in lowered.choices["schedule"]
 
 

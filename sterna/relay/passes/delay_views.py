@@ -23,7 +23,11 @@ def DelayViews() -> Pass:
 
 def delay_views(record: AnyOp, old: Call) -> RelayExpr | None:
     """The call of what its operands are views of, if they all are of one shape, as a view."""
-    if rule_of(record) not in (follow, broadcast) or not _is_static(old):
+    if not _is_static(old):
+        return None
+    if record.pattern <= BROADCAST and hasattr(old.attrs, "axis"):
+        return _delay_view_of_channels(old)
+    if rule_of(record) not in (follow, broadcast):
         return None  # it depends on where an element lies
     shown = [arg for arg in old.args if _is_view(arg) and _shape(arg) == _shape(old)]
     sources = [arg.args[0] for arg in shown if isinstance(arg, Call)]
@@ -46,6 +50,36 @@ def delay_views(record: AnyOp, old: Call) -> RelayExpr | None:
     return call("reshape", made, newshape=_shape(old), allowzero=True)
 
 
+def _delay_view_of_channels(old: Call) -> RelayExpr | None:
+    """The same of a call whose other operands have a number for each place along an axis.
+
+    qnn.requantize(reshape(nn.conv2d(%x, %w)), %scales, axis=2)
+    ->  reshape(qnn.requantize(nn.conv2d(%x, %w), %scales, axis=3))
+    """
+    view, *others = old.args
+    if not _is_view(view) or getattr(old.attrs, "block_size", None):
+        return None
+    assert isinstance(view, Call) and old.attrs is not None
+    source = view.args[0]
+    if not _is_static(source) or not _is_from_contraction(source):
+        return None
+    before, after = _shape(view), _shape(source)
+    own: int = old.attrs.axis  # type: ignore[attr-defined]
+    axis = _same_axis(own % len(before), before, after)
+    if axis is None:
+        return None
+    made = Call(old.op, (source, *others), old.attrs.replace(axis=axis))
+    return call("reshape", made, newshape=_shape(old), allowzero=True)
+
+
+def _same_axis(axis: int, old: tuple[int, ...], new: tuple[int, ...]) -> int | None:
+    """The axis of a shape whose places are those of an axis of the old one, if any is."""
+    behind = math.prod(old[axis + 1 :])
+    return next(
+        (place for place, size in enumerate(new)
+         if size == old[axis] and math.prod(new[place + 1 :]) == behind), None)
+
+
 def _is_static(expr: RelayExpr) -> bool:
     kind = expr.checked_type
     return isinstance(kind, TensorType) and kind.is_static
@@ -66,7 +100,10 @@ def _is_from_contraction(expr: RelayExpr) -> bool:
     """Whether it is a contraction, or elementwise calls behind one."""
     while (record := record_of(expr)) is not None and record.pattern <= BROADCAST:
         assert isinstance(expr, Call)
-        same = [arg for arg in expr.args if arg.checked_type == expr.checked_type]
+        if not _is_static(expr):
+            return False
+        wide = _shape(expr)
+        same = [arg for arg in expr.args if _is_static(arg) and _shape(arg) == wide]
         if not same:
             return False
         expr = same[0]
@@ -89,13 +126,12 @@ def _stretched(
         return None
     if not longer:
         return arg if len(own) <= 1 else _constant(held.reshape(()))
-    place = longer[0] - len(own)
-    size, behind = own[longer[0]], math.prod(old[len(old) + place + 1 :])
-    for axis in range(len(new)):
-        if new[axis] == size == old[place] and math.prod(new[axis + 1 :]) == behind:
-            shape = (size, *(1,) * (len(new) - axis - 1))
-            return arg if shape == own else _constant(held.reshape(shape))
-    return None
+    place = longer[0] - len(own) + len(old)
+    axis = _same_axis(place, old, new) if own[longer[0]] == old[place] else None
+    if axis is None:
+        return None
+    shape = (own[longer[0]], *(1,) * (len(new) - axis - 1))
+    return arg if shape == own else _constant(held.reshape(shape))
 
 
 def _constant_below(expr: RelayExpr) -> Array | None:
