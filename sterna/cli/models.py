@@ -149,7 +149,8 @@ def parse_target(text: str | None) -> Target:
         target = models.target_of(text or "native")
         target.kind.code_generator()
     except ValueError as error:
-        raise UnsupportedError(f"target '{text}': {error}") from None
+        named = f"target '{text}': " if text else ""  # without one, a setting is the reason
+        raise UnsupportedError(f"{named}{error}") from None
     return target
 
 

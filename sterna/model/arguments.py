@@ -175,7 +175,8 @@ def _from_dlpack(spec: TensorSpec, value: Any) -> Any:
     try:
         return from_dlpack(value)
     except Exception as error:
+        reason = str(error).partition("\n")[0]  # others' traces follow
         raise InputError(
             f"input '{spec.name}' takes {spec.type}, but the {type(value).__name__} that was "
-            f"given cannot be read: {error}"
+            f"given cannot be read: {reason}"
         ) from None

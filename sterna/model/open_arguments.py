@@ -10,6 +10,7 @@ from sterna.frontend.open_shapes import OPEN
 from sterna.model.arguments import InputError, way_to
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.runtime import NDArray
+from sterna.runtime.ndarray import from_dlpack
 
 Ranges = Mapping[str, tuple[int, int]]
 """By the name of a dimension, the least and the greatest extent."""
@@ -60,14 +61,23 @@ def _array(declared: OpenInput, value: Any) -> Array:
         return np.asarray(value)
     try:
         if hasattr(value, "__dlpack__"):
-            return np.from_dlpack(value)
+            return _shared(value)
         if hasattr(value, "__array__") or declared.dtype is None:
             return np.asarray(value)
         return np.asarray(value, numpy_dtype(declared.dtype))
     except (BufferError, RuntimeError, TypeError, ValueError) as error:
+        reason = str(error).partition("\n")[0]  # others' traces follow
         raise InputError(
-            f"input {declared} is given a {type(value).__name__}, which is no array ({error})"
+            f"input {declared} is given a {type(value).__name__}, which is no array ({reason})"
         ) from None
+
+
+def _shared(value: Any) -> Array:
+    """An array over the memory of another library's tensor."""
+    try:
+        return np.from_dlpack(value)
+    except (BufferError, RuntimeError):  # elements that NumPy lacks
+        return to_numpy(from_dlpack(value))
 
 
 def check_inputs(inputs: Sequence[OpenInput], given: Mapping[str, Given], ranges: Ranges) -> None:

@@ -147,6 +147,14 @@ def test_mistakes_are_one_message(
     assert message in done.err and "Traceback" not in done.err
 
 
+def test_a_wrong_setting_names_no_target(
+    sterna: Sterna, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STERNA_NUM_THREADS", "abc")
+    said = sterna("run", "dense.onnx", "--random").err
+    assert said.startswith("sterna: STERNA_NUM_THREADS is 'abc'; expected a whole number")
+
+
 def test_an_input_is_fixed(sterna: Sterna, folder: Path) -> None:
     onnx.save(by_rate(), "by_rate.onnx")
     words = ("run", "by_rate.onnx", "--shape", "n:8", "--random", "--json")

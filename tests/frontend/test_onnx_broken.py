@@ -280,7 +280,9 @@ ABSURD: dict[str, tuple[ModelProto, str]] = {
     "elements": (one("Reshape", X, ints([7])), "it"),
     "step": (one("Slice", X, [0], [2], [0], [0]), "it"),
     "zero step": (bare_model([node("Range", "a", "b", "c")], {}, dict.fromkeys(
-        "abc", np.array(0)), ["y"], 17), "it"),
+        "abc", np.array(0)), ["y"], 17), "a step that is not 0, not from 0 to 0 by 0"),
+    "endless range": (bare_model([node("Range", "a", "b", "c")], {}, {
+        "a": np.array(0.0), "b": np.array(np.inf), "c": np.array(1.0)}, ["y"], 17), "to inf by"),
     "index": (one("Gather", X, ints([5])), "an index is not one of the 2"),
     "direction": (one("BitShift", *[np.ones(1, "uint8")] * 2, direction="UP"), "LEFT or RIGHT"),
     "tile": (one("Tile", X, ints([1 << 40, 1 << 40])), "which no memory holds"),

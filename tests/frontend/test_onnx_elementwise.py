@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.frontend.support import check
+from tests.frontend.support import check, run_evaluator
 
 RNG = np.random.default_rng(0)
 
@@ -87,6 +87,12 @@ def test_cast(to: str) -> None:
 def test_prelu(shape: tuple[int, ...]) -> None:
     data = floats(2, 3, 5, 4) if shape != (3, 4, 5) else floats(2, 3, 4, 5)
     check("PRelu", data, floats(*shape), weights=[1])
+
+
+def test_prelu_of_integers() -> None:
+    data = np.array([[[-3, 0], [2, -1], [-(2**31), 5]]], "int32")
+    slopes = np.array([[7], [-1], [2]], "int32")
+    check("PRelu", data, slopes, weights=[1], reference=run_evaluator)
 
 
 def test_choice_and_special_values() -> None:

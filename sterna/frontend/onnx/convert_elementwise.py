@@ -236,7 +236,8 @@ def prelu(node: Node) -> RelayExpr:
     shape = type_of(slope).shape
     lines = [i for i, extent in enumerate(shape) if extent != 1]
     behind = len(shape) - rank_of(data)
-    if len(lines) == 1 and lines[0] - behind == 1 and slope is not data:
+    is_float = type_of(data).dtype.is_float
+    if is_float and len(lines) == 1 and lines[0] - behind == 1 and slope is not data:
         return call("nn.prelu", data, reshape(slope, (-1,)), axis=1)
     scaled = call("multiply", data, slope)
     return call("where", call("less", data, like(0, data)), scaled, data)

@@ -269,12 +269,24 @@ def number_range(node: Node) -> RelayExpr:
     known = [node.decided(i) for i in range(3)]
     if all(value is not None for value in known):
         start, stop, step = (v.reshape(()) for v in known if v is not None)
-        count = max(0, math.ceil((float(stop) - float(start)) / float(step)))
+        count = _steps(start.item(), stop.item(), step.item())
         if count > SMALL_RANGE:
             return call("arange", *map(constant, (start, stop, step)), dtype=kind)
         return constant((start + np.arange(count) * step).astype(start.dtype))
     ends = [reshape(node[i], ()) if rank_of(node[i]) else node[i] for i in range(3)]
     return call("arange", *ends, dtype=kind)
+
+
+def _steps(start: float, stop: float, step: float) -> int:
+    """How many numbers a range has; whole ones are counted exactly, however large they are."""
+    if not step or not all(map(math.isfinite, (start, stop, step))):
+        raise ValueError(
+            f"a range goes by finite numbers and a step that is not 0, not from {start} to {stop} "
+            f"by {step}"
+        )
+    if isinstance(step, int):
+        return max(0, -int((start - stop) // step))
+    return max(0, math.ceil((stop - start) / step))
 
 
 @converter("DepthToSpace")
