@@ -138,3 +138,50 @@ def test_rows_in_a_row_compute_what_they_are() -> None:
     module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     module.run(x=x)
     np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+# By image, kernel and attributes.
+COLUMNS: dict[str, Any] = {
+    "border": ((2, 21, 1, 8), (3, 1, 8, 16), {"strides": (2, 1), "padding": (1, 0, 2, 0)}),
+    "dilated": ((1, 13, 1, 8), (3, 1, 8, 16), {"dilation": (2, 1)}),
+    "depthwise": ((1, 30, 1, 40), (5, 1, 40, 1), {"groups": 40, "kernel_layout": "HWOI"}),
+}
+
+
+@pytest.mark.parametrize("kind", COLUMNS)
+def test_a_single_column_is_a_line(kind: str) -> None:
+    shape, kernel, attrs = COLUMNS[kind]
+    rng = np.random.default_rng(len(kind))
+    x, w = rng.standard_normal(shape).astype("float32"), rng.standard_normal(kernel).astype("f")
+    own = {"data_layout": "NHWC", "kernel_layout": "HWIO", "kernel_size": kernel[:2], **attrs}
+    own["channels"] = kernel[3] if own.get("groups", 1) == 1 else kernel[2]
+    made = relay.nn.conv2d(relay.var("x", shape=shape), relay.const(w), **own)
+    reference = find("nn.conv2d").reference
+    assert reference is not None
+    want = reference(made.attrs, x, w)
+    canonicalize = find("nn.conv2d").canonicalize
+    assert canonicalize is not None
+    simpler: Any = canonicalize(made.attrs, made.args)
+    assert simpler.args[0].attrs.kernel_size == (1, kernel[0])
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(tvm.IRModule.from_expr(relay.nn.relu(made)), target="llvm")
+    module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    module.run(x=x)
+    np.testing.assert_allclose(
+        module.get_output(0).numpy(), np.maximum(want, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("changed", [
+    {"padding": (0, 1, 0, 1)}, {"data_layout": "NCHW"}, {"kernel_size": (8, 1)}, {},
+])
+def test_what_stays_an_image(changed: dict[str, Any]) -> None:
+    first = changed.get("data_layout") == "NCHW"
+    size = changed.get("kernel_size", (3, 1))
+    kernel = (*size, 4, 4) if changed else (3, 2, 4, 4)
+    x = relay.var("x", shape=(1, 4, 8, 1) if first else (1, 8, 1 if changed else 2, 4))
+    made = relay.nn.conv2d(x, relay.const(np.ones(kernel, "float32")), **{
+        "data_layout": "NHWC", "kernel_layout": "HWIO", "kernel_size": kernel[:2], "channels": 4,
+        **changed})
+    tvm.IRModule.from_expr(made)
+    canonicalize = find("nn.conv2d").canonicalize
+    assert canonicalize is not None and canonicalize(made.attrs, made.args) is None

@@ -17,6 +17,7 @@ from sterna.ir.types import Dim, TensorType, Type, same_dim
 from sterna.op.checks import map_dims, tensor
 from sterna.op.integer_rules import convolved
 from sterna.op.nn._border_taps import without_border
+from sterna.op.nn._conv_column import column_as_line
 from sterna.op.nn._conv_implementation import (
     as_expression,
     compute_implemented,
@@ -333,7 +334,7 @@ _register(2, Conv2DAttrs, [
            without_border=without_border, implement=implement_conv, ways=ways_of_conv,
            chain=runs_in_chain, gives_row_sums=gives_row_sums, channels=CONV_CHANNELS,
            reads_images=True),
-          legalize=_with_whole_channels)
+          canonicalize=column_as_line, legalize=_with_whole_channels)
 
 _register(3, Conv3DAttrs, [
     Case(((1, 2, 4, 5, 6), (3, 2, 2, 3, 3)), {"padding": (0, 1, 1), "strides": (1, 2, 1)}),
