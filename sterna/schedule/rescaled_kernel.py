@@ -2,11 +2,13 @@
 
 Where a sum has few products, what follows it costs as much as they do. So all of an output channel
 lies in one record: what its sums begin with, weights as halves of words, the multiplier, and what
-is added to the high word of the product before the shift. One piece of assembly reads records one
-after the other, and stores bytes.
+is added to the high word of the product before the shift that all channels have; or, where each has
+its own, the multiplier, the shift as a factor, twice the zero point and what rounds. One piece of
+assembly reads records one after the other, and stores bytes.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from sterna.ir import build
 from sterna.schedule.contraction import Contraction
@@ -20,8 +22,8 @@ from sterna.tir import address_of, call_extern
 # Pixels whose sums are in registers together, and what addresses inside instructions reach.
 PIXELS = (4, 3, 2)
 MOST_GROUPS, MOST_BYTES = 30, 4095
-# Words of a record beside its weights.
-BESIDE = 3
+# Words of a record beside its weights, where all channels have one shift, and where they do not.
+BESIDE, WITH_SHIFT = 3, 4
 # Instructions of a panel beside its channels.
 CALLED = 24
 
@@ -33,10 +35,10 @@ def pixels_of(made: Contraction) -> int:
     return next((each for each in near if fits and made.pixels % each == 0), 0)
 
 
-def rescaled_instructions(made: Contraction, pixels: int) -> float:
+def rescaled_instructions(made: Contraction, pixels: int, one_shift: bool) -> float:
     """Of the whole layer."""
     groups = groups_of(made)
-    channel = 4 + groups * (1 + 3 * pixels) + 3 * pixels
+    channel = groups * (1 + 3 * pixels) + (4 + 3 * pixels if one_shift else 5 + 5 * pixels)
     panel = CALLED + WIDENED * groups * pixels + made.outputs * channel
     return made.pixels // pixels * panel
 
@@ -47,6 +49,7 @@ class RescaledKernel(HalvesKernel):
     def __init__(
         self, made: Contraction, pixels: int, shift: int, outer: Sequence[int]
     ) -> None:
+        """shift: that of all channels, or 0 if each has its own."""
         super().__init__(made, pixels, 1, outer)
         self.shift = shift
 
@@ -88,16 +91,15 @@ def rescaled_dots(pixels: int, groups: int, outputs: int, shift: int) -> Step:
         plain += [f"      int64_t p{pixel} = panel[g * {pixels} + {pixel}];",
                   f"      {total} += {products_of_word('even', f'p{pixel}', 0)} + "
                   f"{products_of_word('odd', f'p{pixel}', 32)};"]
-    lines.append("ldrd %[even], %[odd], [%[records]], #8")
-    plain += ["    }", "    int32_t factor = *records++, more = *records++;"]
+    plain.append("    }")
+    finish = _with_one_shift(shift) if shift else _with_own_shifts()
+    lines += finish.loads
+    plain.append(finish.plain_loads)
     for pixel in reversed(range(pixels)):
         at = f"[%[out], #{pixel * outputs}]" if pixel else "[%[out]], #1"
-        lines += [f"smmla %[s{pixel}], %[s{pixel}], %[even], %[odd]",
-                  f"ssat %[s{pixel}], #8, %[s{pixel}], asr #{shift}", f"strb %[s{pixel}], {at}"]
-        plain += [f"    s{pixel} = (int32_t)((int64_t)s{pixel} * factor >> 32) + more;",
-                  f"    s{pixel} >>= {shift};",
-                  f"    s{pixel} = s{pixel} < -128 ? -128 : s{pixel};",
-                  f"    out[{pixel * outputs}] = (int8_t)(s{pixel} > 127 ? 127 : s{pixel});"]
+        lines += [*finish.steps(f"s{pixel}"), f"strb %[s{pixel}], {at}"]
+        plain += [*finish.plain_steps(f"s{pixel}"),
+                  f"    out[{pixel * outputs}] = (int8_t)s{pixel};"]
     scratch = [*names, "even", "odd", "low", "high"]
     body = assembly(loop(lines, "left", 1), ["out", "records", "left"], scratch, ["panel"])
     slow = "\n".join([*plain, "    out++;"])
@@ -114,6 +116,58 @@ static STERNA_STEP int32_t {name}(int8_t *out, const int32_t *records, const int
 #endif
   return 0;
 }}""")
+
+
+@dataclass(frozen=True, slots=True)
+class _Finish:
+    """How sums become bytes: what is loaded once, and what each takes, in assembly and in C."""
+
+    loads: list[str]
+    steps: Callable[[str], list[str]]
+    plain_loads: str
+    plain_steps: Callable[[str], list[str]]
+
+
+def _with_one_shift(shift: int) -> _Finish:
+    return _Finish(
+        ["ldrd %[even], %[odd], [%[records]], #8"],
+        lambda each: [f"smmla %[{each}], %[{each}], %[even], %[odd]",
+                      f"ssat %[{each}], #8, %[{each}], asr #{shift}"],
+        "    int32_t factor = *records++, more = *records++;",
+        lambda each: [f"    {each} = (int32_t)((int64_t){each} * factor >> 32) + more;",
+                      f"    {each} >>= {shift};", f"    {each} = {held(each)};"],
+    )
+
+
+def _with_own_shifts() -> _Finish:
+    return _Finish(
+        ["ldrd %[even], %[odd], [%[records]], #8", "ldr %[low], [%[records]], #4"],
+        lambda each: rounded_twice(each, "even", "odd", "low"),
+        "    int32_t factor = *records++, right = *records++, zero = *records++;",
+        plainly_rounded_twice,
+    )
+
+
+def rounded_twice(each: str, factor: str, right: str, zero: str) -> list[str]:
+    """A sum as a byte, by registers with the last three words of a record."""
+    return [f"smmlar %[{each}], %[{each}], %[{factor}], %[{each}]",
+            f"add %[{each}], %[{each}], %[{each}], asr #31",
+            f"smmla %[{each}], %[{each}], %[{right}], %[{zero}]",
+            f"ssat %[{each}], #8, %[{each}], asr #1"]
+
+
+def plainly_rounded_twice(each: str) -> list[str]:
+    """The same in C, by factor, right and zero."""
+    return [
+        f"    {each} += (int32_t)(((int64_t){each} * factor + INT64_C(0x80000000)) >> 32);",
+        f"    {each} = (int32_t)((int64_t)({each} + ({each} >> 31)) * right >> 32) + zero;",
+        f"    {each} = {held(f'({each} >> 1)')};",
+    ]
+
+
+def held(number: str) -> str:
+    """Within the range of a byte."""
+    return f"({number} < -128 ? -128 : {number} > 127 ? 127 : {number})"
 
 
 def products_of_word(word: str, pixel: str, place: int) -> str:

@@ -15,7 +15,15 @@ from sterna.schedule.halves_kernel import HalvesKernel, groups_of
 from sterna.schedule.halves_steps import PAIR, SELECT, STEP, Step, assembly
 from sterna.schedule.implementations.halves import CALLED, WIDENED
 from sterna.schedule.overlap import lead_of_pixels
-from sterna.schedule.rescaled_kernel import MOST_BYTES, MOST_GROUPS, PIXELS, products_of_word
+from sterna.schedule.rescaled_kernel import (
+    MOST_BYTES,
+    MOST_GROUPS,
+    PIXELS,
+    held,
+    plainly_rounded_twice,
+    products_of_word,
+    rounded_twice,
+)
 from sterna.schedule.statement_kernel import places_of
 from sterna.tir import address_of, call_extern
 
@@ -140,10 +148,7 @@ def _rescaled(names: Sequence[str]) -> list[str]:
     lines = [f"ldmia %[records]!, {{{', '.join(f'%[{each}]' for each in PAIR)}}}",
              "cmp %[high2], #0"]
     for each in names:
-        lines += [f"smmlar %[{each}], %[{each}], %[low], %[{each}]",
-                  f"add %[{each}], %[{each}], %[{each}], asr #31",
-                  f"smmla %[{each}], %[{each}], %[high], %[low2]",
-                  f"ssat %[{each}], #8, %[{each}], asr #1"]
+        lines += rounded_twice(each, "low", "high", "low2")
     return lines
 
 
@@ -177,15 +182,8 @@ def _plain(
     for pixel, each in enumerate(names):
         at = pixel * outputs
         lines += [
-            f"    {each} += (int32_t)(((int64_t){each} * factor + INT64_C(0x80000000)) >> 32);",
-            f"    {each} = (int32_t)((int64_t)({each} + ({each} >> 31)) * right >> 32) + zero;",
-            f"    {each} = {_held(f'({each} >> 1)')};",
+            *plainly_rounded_twice(each),
             f"    {each} = ({each} * ({own}) + beside[{at}] * ({other}) + ({start})) >> {shift};",
-            f"    out[{at}] = (int8_t){_held(each)};",
+            f"    out[{at}] = (int8_t){held(each)};",
         ]
     return "\n".join(lines)
-
-
-def _held(number: str) -> str:
-    """Within the range of a byte."""
-    return f"({number} < -128 ? -128 : {number} > 127 ? 127 : {number})"

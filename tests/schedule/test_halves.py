@@ -41,7 +41,8 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "bands": ((40, 36, 2), 2, (3, 3), {"padding": (1, 1, 1, 1), "groups": 2, "strides": (2, 2)}),
     "wide": ((6, 13, 2), 2, (5, 5), {"padding": (2, 2, 2, 2), "groups": 2}),
     "long": ((5, 5, 24), 6, (1, 1), {}),
-    "written out": ((16, 16, 8), 16, (1, 1), {}),
+    "written out": ((31, 31, 8), 16, (1, 1), {"strides": (2, 2)}),
+    "rescaled to any point": ((16, 16, 8), 16, (1, 1), {}),
     "rescaled": ((16, 18, 8), 16, (1, 1), {}),
     "rescaled by three": ((15, 15, 12), 13, (1, 1), {}),
     "planes written out": ((24, 24, 4), 4, (3, 3), {"padding": (1, 1, 1, 1), "groups": 4}),
@@ -57,7 +58,8 @@ def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     groups = attrs.get("groups", 1)
     w = extremes(rng, (outputs, *window, inputs // groups), "int8")
     zero, bias = 17, rng.integers(-9000, 9000, outputs).astype("int32")
-    point = -128 if name.startswith(("rescaled", "planes")) else -3
+    is_lowest = name.startswith(("rescaled", "planes")) and not name.endswith("any point")
+    point = -128 if is_lowest else -3
     multiplier = rng.integers(1 << 30, (1 << 31) - 1, outputs).astype("int32")
     power = rng.integers(-9, -5, outputs).astype("int32")
     kernel = np.moveaxis(w, 0, -1) if groups == 1 else w.transpose(1, 2, 0, 3)

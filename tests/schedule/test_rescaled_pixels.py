@@ -15,10 +15,11 @@ from tests.schedule.implemented import implement, run_built
 from tests.schedule.test_halves import M4
 
 
-def rounded_twice(sums: Array, multiplier: int, power: int) -> Array:
-    """As TFLite Micro rounds what is not negative, and -128 for 0."""
+def rounded_twice(sums: Array, multiplier: int, power: int, zero: int = -128) -> Array:
+    """As TFLite Micro rounds: what is half of a step away from 0, away from it."""
     high = (sums * multiplier + (1 << 30)) >> 31
-    return np.asarray(np.clip(((high + (1 << -power - 1)) >> -power) - 128, -128, 127))
+    half = (1 << -power - 1) - (high < 0)
+    return np.asarray(np.clip(((high + half) >> -power) + zero, -128, 127))
 
 
 @pytest.mark.parametrize("multiplier", [1 << 30, (1 << 30) + 1, 1395864371, (1 << 31) - 1])
@@ -36,7 +37,7 @@ def test_every_sum_is_rounded_as_in_two_steps(multiplier: int) -> None:
             np.clip(high >> shift, -128, 127), rounded_twice(sums, multiplier, power))
 
 
-def layer(power: Array, **changed: Any) -> tuple[Any, Array, Array]:
+def layer(power: Array, zero: int = -128, **changed: Any) -> tuple[Any, Array, Array]:
     """Eight channels to as many as there are powers, on 24 x 24 pixels; what it reads and gives."""
     rng = np.random.default_rng(len(power))
     x = extremes(rng, (1, 24, 24, 8), "int8")
@@ -50,18 +51,18 @@ def layer(power: Array, **changed: Any) -> tuple[Any, Array, Array]:
     given: dict[str, Any] = {"rounding": "TWICE", "is_normal": True, "axis": 3, **changed}
     made = relay.qnn.rescale(
         relay.add(made, relay.const(bias.astype("int32"))), relay.const(multiplier.astype("int32")),
-        relay.const(power.astype("int32")), relay.const(0), relay.const(-128), **given,
+        relay.const(power.astype("int32")), relay.const(0), relay.const(zero), **given,
     )
     sums = x.astype(np.int64) @ w[0, 0].astype(np.int64) + bias
-    each = [rounded_twice(sums[..., n], int(multiplier[n]), int(power[n]))
+    each = [rounded_twice(sums[..., n], int(multiplier[n]), int(power[n]), zero)
             for n in range(len(power))]
     return made, x, np.stack(each, -1).astype("int8")
 
 
 @pytest.mark.parametrize(("power", "changed", "taken"), [
     (np.array([-9, -8, -7, -3]), {}, True),
-    (np.array([-9, -8, -7, -2]), {}, False),  # weights of the last would need nine places
-    (np.array([-23, -24]), {}, False),  # the zero point has no room before the shift
+    (np.array([-9, -8, -7, -2]), {}, False),  # weights of the last would need nine places, and
+    (np.array([-12, -2]), {}, False),  # a factor for its shift 33 bits
     (np.array([-9, -8]), {"out_dtype": "int16"}, False),
 ])
 def test_where_numbers_have_room(power: Array, changed: dict[str, Any], taken: bool) -> None:
@@ -72,10 +73,34 @@ def test_where_numbers_have_room(power: Array, changed: dict[str, Any], taken: b
         np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), x=x), want)
 
 
+@pytest.mark.parametrize(("power", "zero", "one_shift"), [
+    (np.array([-9, -8, -7, -3]), -128, True),
+    (np.array([-9, -29, -8]), -128, True),  # the second is the zero point, whatever the data
+    (np.array([-9, -8, -7, -3]), 5, False),
+    (np.array([-13, -3, -31]), -128, False),
+    (np.array([-12, -9, -31]), 127, False),
+])
+def test_any_zero_point_and_shifts_far_apart(power: Array, zero: int, one_shift: bool) -> None:
+    made, x, want = layer(power, zero)
+    mod = implement(made, M4, "halves", target="c")
+    assert "qnn.rescaled_pixels" in mod.astext() and ("shift=" in mod.astext()) == one_shift
+    np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), x=x), want)
+
+
+def test_channels_of_next_to_no_scale_are_fixed_bytes() -> None:
+    power, start = np.array([-8, -20, -25]), np.array([0, 1 << 29, 1 << 29])
+    packed = records_of(np.ones((3, 4), np.int64), start, np.full(3, 1 << 30), power)
+    assert packed is not None
+    records, shift = packed
+    assert not records[1:, :-1].any()  # neither weights nor a factor
+    assert [int(record[-1]) >> shift for record in records[1:]] == [127, -120]
+
+
 @pytest.mark.parametrize(("channels", "records", "attrs", "message"), [
     (6, (3, 6), {"shift": 4}, "which come by four"),
     (8, (3, 6), {"shift": 4}, "three words and one for two channels"),
-    (8, (3, 7), {"shift": 32}, "shift is from 1 to 31"),
+    (8, (3, 7), {}, "four words and one for two channels"),
+    (8, (3, 7), {"shift": 32}, "shift is from 0 to 31"),
     (8, (3, 7), {"shift": 4, "pixels": 4}, "tiles of 4 pixels do not fit"),
 ])
 def test_records_that_do_not_fit(

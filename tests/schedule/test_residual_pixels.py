@@ -7,7 +7,7 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.op.qnn.residual_pixels import records_of
+from sterna.op.qnn._double_rounding import rounding_records
 from sterna.relay.arrays import Array
 from tests.schedule.byte_layers import extremes
 from tests.schedule.implemented import implement, run_built
@@ -88,7 +88,7 @@ def test_shifts_are_factors_of_a_word(least: int) -> None:
 
 def test_a_shift_by_two_is_no_factor() -> None:
     one = np.ones(1, np.int64)
-    assert records_of(np.ones((1, 4), np.int64), one, one << 30, one * -2, 0) is None
+    assert rounding_records(np.ones((1, 4), np.int64), one, one << 30, one * -2, 0) is None
 
 
 def test_a_layer_that_others_read_is_not_computed_twice() -> None:

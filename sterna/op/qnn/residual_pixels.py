@@ -1,10 +1,9 @@
 """Residual connections of few channels in one kernel: qnn.residual_pixels.
 
 A convolution of one tap is rescaled, rounding TWICE, to any zero point, and added to other bytes.
-A product with 2 * m - 2**32, rounded behind the high word and added to x, is x * m / 2**31; and a
-shift to the right is the high word of a product with a power of 2, to which a number is added.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,11 +14,19 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, tensor
 from sterna.op.dynamic import tensor_type
-from sterna.op.qnn._packed_halves import halves_of, macs, weight_at, weights_of
+from sterna.op.qnn._double_rounding import (
+    INT8,
+    INT32,
+    INT64,
+    rounded,
+    rounded_array,
+    rounding_records,
+)
+from sterna.op.qnn._packed_halves import macs, weight_at, weights_of
 from sterna.op.qnn.rescaled_pixels import rescaled_layer
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.expr import Call, RelayExpr, const
+from sterna.relay.expr import Call, Constant, RelayExpr, const
 from sterna.relay.op import (
     OPAQUE,
     Case,
@@ -33,22 +40,19 @@ from sterna.relay.traverse import post_order
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.kernel import Processor
+from sterna.schedule.rescaled_kernel import rescaled_instructions
 from sterna.schedule.residual_kernel import (
     BESIDE,
     ResidualKernel,
     residual_instructions,
     residual_pixels_of,
 )
-from sterna.support.dtype import DataType
 from sterna.te import Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 
-INT8, INT32, INT64 = DataType("int8"), DataType("int32"), DataType("int64")
-# Shifts to the right, as factors that are numbers of 32 bits.
-LEAST_RIGHT, MOST_RIGHT = 3, 31
 # Instructions of a run that each byte by which weights grow must spare, and those of a sum that
-# is part of another kernel.
-WORTH, SUMMED = 100, 6
+# is part of another kernel, and of one that is a kernel by itself.
+WORTH, SUMMED, APART = 100, 6, 9
 
 
 @attributes
@@ -85,46 +89,70 @@ def implement_sum(found: Call, processor: Processor, growth: float) -> RelayExpr
     return None
 
 
+@dataclass(frozen=True, slots=True)
+class _Layer:
+    """A layer of one tap, rescaled to bytes, and what it and a sum take that is not part of it."""
+
+    made: Contraction
+    data: RelayExpr
+    records: Array
+    """Of each channel, without how many follow."""
+    span: str | None
+    instructions: float
+    growth: int
+    """Bytes by which weights grow."""
+
+
+def _layer_of(layer: Call) -> _Layer | None:
+    """A layer that may already be one kernel with its rescaling; None if it is no such layer."""
+    attrs: Any = layer.attrs
+    if is_call_of(layer, "qnn.rescaled_pixels") and attrs.pixels and not attrs.shift:
+        data, words = layer.args
+        assert isinstance(words, Constant)
+        made = _contraction((1, 1), tensor_type(data), tensor_type(layer))
+        takes = rescaled_instructions(made, attrs.pixels, False) + _sums(made, APART)
+        return _Layer(made, data, to_numpy(words.data), words.span, takes, 0)
+    given = rescaled_layer(layer) if is_call_of(layer, "qnn.rescale") else None
+    if given is None:
+        return None
+    parts = given.weights, given.start, given.multiplier, given.power
+    records = rounding_records(*parts, given.zero)
+    if records is None:
+        return None
+    data, weight = given.sums.args[:2]
+    takes = given.instructions + _sums(given.made, SUMMED)
+    return _Layer(given.made, data, records, weight.span, takes, given.made.weight_bytes)
+
+
+def _sums(made: Contraction, each: int) -> int:
+    return each * made.pixels * made.outputs
+
+
 def _with_layer(
     attrs: Any, layer: RelayExpr, beside: RelayExpr, factors: tuple[int, int]
 ) -> RelayExpr | None:
-    if not isinstance(layer, Call) or not is_call_of(layer, "qnn.rescale"):
+    if not isinstance(layer, Call) or tensor_type(layer) != tensor_type(beside):
         return None
-    if tensor_type(layer) != tensor_type(beside) or tensor_type(layer).ndim != 4:
-        return None
-    given = rescaled_layer(layer)
+    given = _layer_of(layer) if tensor_type(layer).ndim == 4 else None
     if given is None:
         return None
     made, pixels = given.made, residual_pixels_of(given.made)
     if pixels == 0 or any(part is layer for part in post_order(beside)):
         return None  # what others read, too, would be computed twice
-    spared = given.instructions + SUMMED * made.pixels * made.outputs
-    if spared - residual_instructions(made, pixels) <= WORTH * made.weight_bytes:
+    spared = given.instructions - residual_instructions(made, pixels)
+    if spared <= WORTH * given.growth:
         return None
-    records = records_of(given.weights, given.start, given.multiplier, given.power, given.zero)
-    if records is None:
-        return None
-    words = const(records)
-    words.span = given.sums.args[1].span
+    words = const(counted(given.records))
+    words.span = given.span
     return call(
-        "qnn.residual_pixels", given.sums.args[0], words, beside, strides=made.strides,
+        "qnn.residual_pixels", given.data, words, beside, strides=made.strides,
         factor=factors[0], beside_factor=factors[1], start=attrs.start, shift=attrs.shift,
         pixels=pixels)
 
 
-def records_of(
-    weights: Array, start: Array, multiplier: Array, power: Array, zero: int
-) -> Array | None:
-    """A record of each channel; None where a shift is no factor."""
-    right = -power
-    if right.min() < LEAST_RIGHT or right.max() > MOST_RIGHT:
-        return None
-    count = len(weights)
-    parts = [
-        start, halves_of(weights), 2 * multiplier - (1 << 32), np.int64(1) << (33 - right),
-        np.full(count, 2 * zero + 1), np.arange(count)[::-1],
-    ]
-    return np.concatenate([part.reshape(count, -1) for part in parts], 1).astype(np.int32)
+def counted(records: Array) -> Array:
+    """Records of channels, each with how many follow."""
+    return np.column_stack([records, np.arange(len(records), dtype=np.int32)[::-1]])
 
 
 # ---- the operator ----
@@ -146,16 +174,18 @@ def _infer(attrs: ResidualPixelsAttrs, data: Type, records: Type, beside: Type) 
     out = TensorType((kind.shape[0], *(-(-n // step) for n, step in extents), outputs), INT8)
     if out != other:
         raise ValueError(f"beside is {out} as the result, not {other}")
-    if attrs.pixels and attrs.pixels != residual_pixels_of(_contraction(attrs, kind, out)):
+    if attrs.pixels and attrs.pixels != residual_pixels_of(_contraction(attrs.strides, kind, out)):
         raise ValueError(f"tiles of {attrs.pixels} pixels do not fit to {out}")
     return out
 
 
-def _contraction(attrs: ResidualPixelsAttrs, data: TensorType, out: TensorType) -> Contraction:
+def _contraction(
+    strides: tuple[int, ...], data: TensorType, out: TensorType
+) -> Contraction:
     batch, rows, columns, inputs = data.concrete_shape
     result = out.concrete_shape
     return Contraction(batch, (rows, columns), inputs, result[1:3], result[3], INT8, INT8, INT32,
-                       strides=attrs.strides)
+                       strides=strides)
 
 
 def _factors(attrs: ResidualPixelsAttrs) -> tuple[int, int, int, int]:
@@ -166,7 +196,7 @@ def _compute(
     attrs: ResidualPixelsAttrs, out: TensorType, data: Tensor, records: Tensor, beside: Tensor
 ) -> Tensor:
     if attrs.pixels:
-        made = _contraction(attrs, TensorType(data.shape, INT8), out)
+        made = _contraction(attrs.strides, TensorType(data.shape, INT8), out)
         kernel = ResidualKernel(made, attrs.pixels, _factors(attrs), out.concrete_shape[:-1])
         return kernel.tensor("T_residual", out, None, (data, records, beside))
     depth = 2 * (build.int_value(records.shape[-1]) or 0) - 2 * BESIDE
@@ -183,10 +213,7 @@ def _compute(
     def element(*i: Expr) -> Any:
         begun, factor, right, zero = (
             records(i[-1], place) for place in (0, *range(1 + depth // 2, 4 + depth // 2)))
-        total = (sums(*i) + begun).astype(INT64)
-        high = total + ((total * factor.astype(INT64) + (1 << 31)) >> 32)
-        shifted = ((high + (high >> 63)) * right.astype(INT64)) >> 32
-        own = ScalarCall(INT8, "saturate", ((shifted.astype(INT32) + zero) >> 1,))
+        own = rounded((sums(*i) + begun).astype(INT64), factor, right, zero)
         both = own.astype(INT32) * attrs.factor + beside(*i).astype(INT32) * attrs.beside_factor
         return ScalarCall(INT8, "saturate", ((both + attrs.start) >> attrs.shift,))
 
@@ -198,15 +225,12 @@ def _reference(attrs: ResidualPixelsAttrs, data: Array, records: Array, beside: 
     plain = weights_of(records[:, 1:-4])
     down, across = attrs.strides
     sums = data[:, ::down, ::across].astype(np.int64) @ plain.T + records[:, 0]
-    factor, right, zero = (records[:, place].astype(np.int64) for place in (-4, -3, -2))
-    high = sums + ((sums * factor + (1 << 31)) >> 32)
-    shifted = ((high + (high >> 63)) * right) >> 32
-    own = np.clip((shifted + zero) >> 1, -128, 127)
+    own = rounded_array(sums, records[:, -4:-1])
     both = own * attrs.factor + beside.astype(np.int64) * attrs.beside_factor + attrs.start
     return np.asarray(np.clip(both >> attrs.shift, -128, 127).astype(np.int8))
 
 
-_RECORDS = records_of(
+_RECORDS = rounding_records(
     np.array([[127, -128, 3, 5], [1, -2, 90, -70]], np.int64), np.array([400, -30]),
     np.array([1 << 30, 1395864371]), np.array([-7, -4]), 9)
 assert _RECORDS is not None
@@ -222,7 +246,7 @@ register(OpRecord(
     pattern=OPAQUE,
     contraction=ContractionRules(is_packed=True),
     mixed_precision="never",
-    cases=[Case((((1, 3, 5, 4), "int8"), _RECORDS, ((1, 2, 3, 2), "int8")),
+    cases=[Case((((1, 3, 5, 4), "int8"), counted(_RECORDS), ((1, 2, 3, 2), "int8")),
                 {"strides": (2, 2), "factor": 3526604, "beside_factor": -8912256, "shift": 22})],
     doc="A convolution of one tap of int8, rescaled to int8, times factor, and beside times "
         "beside_factor, added to start, shifted to the right. A record is what sums begin with, "
