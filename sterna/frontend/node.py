@@ -197,10 +197,6 @@ class Node:
             )
         return tuple(int(extent) for extent in kind.concrete_shape)
 
-    def open_shape(self, place: int = 0) -> tuple[int, ...]:
-        """The shape of an operand, -1 for each extent that is not known."""
-        return tuple(d if isinstance(d, int) else OPEN for d in type_of(self[place]).shape)
-
     def dims(self, place: int = 0) -> tuple[Dim, ...]:
         """The shape of an operand: numbers, and what stands for extents that are open."""
         return tuple(simplified_dim(dim) for dim in type_of(self[place]).shape)

@@ -133,11 +133,6 @@ def broadcast_shapes(a: Sequence[Dim], b: Sequence[Dim]) -> tuple[Dim, ...]:
     return tuple(shape)
 
 
-def same_as_first(attrs: object, *kinds: Type) -> TensorType:
-    """The relation of an operator whose result is like its first operand."""
-    return tensor(kinds[0], "the operand")
-
-
 def of_kind(kind: TensorType, name: str, *allowed: str) -> TensorType:
     """The operand, whose elements are of one of the kinds "float", "int", "uint" and "bool"."""
     dtype = kind.dtype

@@ -6,7 +6,7 @@ import numpy as np
 from onnx import ModelProto, NodeProto, ValueInfoProto, helper, numpy_helper
 
 from sterna.frontend.names import Names
-from sterna.frontend.onnx.model import inner_graphs, reads, sorted_nodes
+from sterna.frontend.onnx.model import reads, sorted_nodes
 from sterna.relay.arrays import Array
 
 
@@ -42,10 +42,6 @@ class OnnxGraph:
             for name in reads(node):
                 found.setdefault(name, []).append(node)
         return found
-
-    def is_read_inside(self, name: str) -> bool:
-        """Whether a graph in a node reads a tensor, which then keeps its name."""
-        return any(inner_graphs(node) and name in reads(node) for node in self.nodes)
 
     # ---- changes ----
 

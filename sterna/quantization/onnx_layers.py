@@ -57,10 +57,6 @@ class Layer:
         drawn = generator.integers(0, len(rows), min(PATCHES, len(rows)))
         return rows[drawn][:, None, :] if len(rows) else None
 
-    def as_matrix(self, weights: Array) -> Array:
-        """Weights as the model has them, as (groups, outputs, depth)."""
-        return to_matrix(self.node, weights)
-
     def from_matrix(self, matrix: Array, shape: Sequence[int]) -> Array:
         """The reverse."""
         if self.node.op_type == "Conv":
