@@ -12,6 +12,7 @@ from sterna.frontend.torch.extents import dims_of, total
 from sterna.frontend.torch.promotion import in_float32
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
 
 
 @aten("linear")
@@ -36,6 +37,25 @@ def mm(x: RelayExpr, mat2: RelayExpr) -> RelayExpr:
 @aten("bmm")
 def bmm(x: RelayExpr, mat2: RelayExpr) -> RelayExpr:
     return call("nn.batch_matmul", x, mat2, transpose_a=False, transpose_b=False)
+
+
+@aten("_grouped_mm")
+def grouped_mm(
+    x: RelayExpr, mat2: RelayExpr, offs: RelayExpr | None = None, bias: RelayExpr | None = None,
+    out_dtype: str | None = None,
+) -> RelayExpr:
+    ranks = rank_of(x), rank_of(mat2)
+    if bias is not None or ranks != ((2, 3) if offs is not None else (3, 3)):
+        raise OpNotImplemented(
+            "products of groups are those of rows (2-D) by one matrix for each (3-D), with no bias"
+        )
+    made = bmm(x, mat2) if offs is None else call("nn.grouped_matmul", x, mat2, offs)
+    return made if out_dtype is None else cast(made, out_dtype)
+
+
+@aten("transformers::grouped_mm_fallback")
+def grouped_mm_fallback(input: RelayExpr, weight: RelayExpr, offs: RelayExpr) -> RelayExpr:
+    return grouped_mm(input, weight, offs)
 
 
 @aten("matmul", "linalg_matmul")
