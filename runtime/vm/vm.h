@@ -79,8 +79,8 @@ typedef struct {
 
 typedef struct {
   char *name;
-  sterna_function *function; /* found when the program is first run */
-  sterna_function *extents;  /* of an open block: (input, ..., int64 vector) fills in workspace and shapes */
+  _Atomic(sterna_function *) function; /* found when the program is first run */
+  _Atomic(sterna_function *) extents;  /* of an open block: (input, ..., int64 vector) fills in workspace and shapes */
   const word *constants;
   vm_type *outputs;
   word input_count, constant_count, output_count;
@@ -100,6 +100,7 @@ typedef struct {
   word workspace;      /* the largest that is known */
   word most_extents;   /* of an open block */
   atomic_int is_ready, is_cancelled;
+  atomic_flag moves_constants; /* whether a thread takes them to the device */
   atomic_llong most_steps; /* of one run: calls; 0: no limit */
   atomic_llong most_depth; /* calls that wait for others */
   _Atomic(sterna_ndarray *) spare; /* a workspace that no run uses, or null */

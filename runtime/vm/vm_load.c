@@ -171,8 +171,8 @@ void vm_free(void *program) {
   for (word i = 0; p->blocks && i < p->block_count; i++) {
     free(p->blocks[i].name);
     free(p->blocks[i].outputs);
-    sterna_release(p->blocks[i].function);
-    sterna_release(p->blocks[i].extents);
+    sterna_release(atomic_load(&p->blocks[i].function));
+    sterna_release(atomic_load(&p->blocks[i].extents));
   }
   for (word i = 0; p->functions && i < p->function_count; i++) {
     free(p->functions[i].name);
@@ -219,6 +219,7 @@ vm_program *vm_load(sterna_bytes bytes) {
   p->words = words;
   p->workspace = -1;
   atomic_store(&p->most_depth, 1 << 20);
+  atomic_flag_clear(&p->moves_constants);
   p->device = (DLDevice){kDLCPU, 0};
   const char *reason = bytes.size % 8 ? "its size is odd" : fill(p, (reader){words, words + bytes.size / 8, 0});
   if (!reason) return p;

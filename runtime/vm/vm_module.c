@@ -7,14 +7,19 @@
 
 typedef int (*vm_call)(sterna_module *module, vm_program *p, const sterna_any *args, int32_t n, sterna_any *ret);
 
-/* A block's function, or what tells its extents. */
-static int find_part(sterna_module *module, const vm_block *b, const char *suffix, sterna_function **out) {
+/* A block's function, or what tells its extents. Threads that look at once keep what the first one found:
+ * a lock would be held while a module of the host waits for the host's own. */
+static int find_part(sterna_module *module, const vm_block *b, const char *suffix, _Atomic(sterna_function *) *out) {
   char name[600];
-  if (*out) return 0;
+  sterna_function *found, *before = NULL;
+  if (atomic_load(out)) return 0;
   if (snprintf(name, sizeof name, "%s%s", b->name, suffix) >= (int)sizeof name)
     return sterna_set_error("ValueError", "the name of a block is too long");
-  if (sterna_module_get_function(module, name, 1, out)) return -1;
-  return *out ? 0 : sterna_set_errorf("ValueError", "the program's module imports none with a function '%.100s'", name);
+  if (sterna_module_get_function(module, name, 1, &found)) return -1;
+  if (!found)
+    return sterna_set_errorf("ValueError", "the program's module imports none with a function '%.100s'", name);
+  if (!atomic_compare_exchange_strong(out, &before, found)) sterna_release(found);
+  return 0;
 }
 
 /* A constant of the host where the blocks read it. */
@@ -32,14 +37,23 @@ static int bring(sterna_ndarray **constant, DLDevice device) {
   return 0;
 }
 
+/* One thread at a time, since each constant is replaced. */
+static int bring_all(vm_program *p) {
+  int failed = 0;
+  while (atomic_flag_test_and_set(&p->moves_constants)) {
+  }
+  for (word i = 0; i < p->constant_count && !failed; i++) failed = bring(&p->constants[i], p->device);
+  atomic_flag_clear(&p->moves_constants);
+  return failed;
+}
+
 /* The blocks' functions are in the modules that the program's module imports. */
 static int make_ready(sterna_module *module, vm_program *p) {
   if (atomic_load(&p->is_ready)) return 0;
   for (word i = 0; i < p->constant_count; i++)
     if (!p->constants[i])
       return sterna_set_errorf("ValueError", "constant p%lld of the program was not given", (long long)i);
-  for (word i = 0; i < p->constant_count; i++)
-    if (bring(&p->constants[i], p->device)) return -1;
+  if (bring_all(p)) return -1;
   for (word i = 0; i < p->block_count; i++) {
     vm_block *b = &p->blocks[i];
     if (find_part(module, b, "", &b->function)) return -1;

@@ -132,7 +132,8 @@ static int tell_extents(machine *m, const vm_block *b, sterna_any *args) {
   sterna_any ret = sterna_any_none();
   DLTensor vector = {m->extents, {kDLCPU, 0}, 1, {kDLInt, 64, 1}, &count, NULL, 0};
   args[b->input_count] = sterna_any_tensor(&vector);
-  int failed = b->extents->call(b->extents, args, (int32_t)b->input_count + 1, &ret);
+  sterna_function *tell = atomic_load_explicit(&b->extents, memory_order_relaxed);
+  int failed = tell->call(tell, args, (int32_t)b->input_count + 1, &ret);
   sterna_any_release(&ret);
   return failed;
 }
@@ -169,7 +170,8 @@ static int run_block(machine *m, const vm_block *b, sterna_any *r, const word *o
     memory.shape = &bytes;
     args[n++] = sterna_any_tensor(&memory);
   }
-  failed = failed || b->function->call(b->function, args, (int32_t)n, &ret);
+  sterna_function *run = atomic_load_explicit(&b->function, memory_order_relaxed);
+  failed = failed || run->call(run, args, (int32_t)n, &ret);
   sterna_any_release(&ret);
   if (failed) {
     release_all(outputs, (size_t)made);

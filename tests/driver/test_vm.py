@@ -1,6 +1,10 @@
 """Programs with control flow: by the virtual machine, held against the interpreter."""
 
+import gc
+import threading
+import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +13,9 @@ import pytest
 
 import sterna
 from sterna.relay.expr import RelayExpr
+from sterna.runtime import _core
+from sterna.runtime._core import PackedFunc
+from sterna.runtime.module import Module
 from sterna.runtime.vm import ADT, Executable, VirtualMachine
 
 relay: Any = sterna.relay  # users write lists and names of types, which it takes too
@@ -223,3 +230,42 @@ def test_hostile_programs_are_refused(counter: Executable) -> None:
     for size in range(0, len(code), 24):
         with pytest.raises(ValueError, match="the program of the virtual machine is broken"):
             Executable.load_exec(code[:size], lib)
+
+
+class _Watched:
+    """What a function holds, so that its end is seen."""
+
+
+class _Library:
+    """The functions of a library, anew for each look-up, which waits until all threads look."""
+
+    kind = "watched"
+
+    def __init__(self, lib: Any, threads: int) -> None:
+        self.lib, self.together = lib, threading.Barrier(threads)
+        self.given: list[weakref.ref[_Watched]] = []
+
+    def find(self, name: str) -> Any:
+        function, watched = self.lib.get_function(name, False), _Watched()
+        if function is None:
+            return None
+        self.given.append(weakref.ref(watched))
+        self.together.wait(30)
+        return PackedFunc(lambda *args: (watched, function(*args))[1])
+
+
+def test_threads_that_look_functions_up_at_once_keep_one_of_each() -> None:
+    made = relay.vm.compile(sterna.IRModule.from_expr(counting(lambda s: relay.add(s, s))), "llvm")
+    bytecode, lib = made.save()
+    library = _Library(lib, 2)
+    machine = VirtualMachine(
+        Executable(bytes(bytecode), _core.make_module(Module, library)), sterna.cpu(0)
+    )
+    with ThreadPoolExecutor(2) as pool:
+        for found in list(pool.map(machine.run, [X, X])):
+            np.testing.assert_array_equal(found.numpy(), X * 1024)
+    blocks = len(library.given) // 2
+    assert blocks and [each() is None for each in library.given].count(True) == blocks
+    del machine
+    gc.collect()
+    assert all(each() is None for each in library.given)

@@ -1,11 +1,12 @@
 """Checks in a run: what programs assume of numbers that data decides."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 
 from sterna.arith import Analyzer
-from sterna.frontend.calls import call, cast, constant, reshape
-from sterna.frontend.torch.extents import FAR, Extent, as_tensor, found_here
+from sterna.frontend.calls import call, call_unfolded, cast, constant, dtype_of, reshape
+from sterna.frontend.torch.extents import FAR, Extent, as_tensor, dims_of, found_here
+from sterna.frontend.torch.promotion import is_float
 from sterna.ir import build
 from sterna.ir.expr import Expr, variables_in
 from sterna.relay.arrays import to_numpy
@@ -57,6 +58,49 @@ def _filled(reason: str, numbers: Sequence[Number]) -> str:
 def expect_equal(value: RelayExpr, have: Number, want: Number, reason: str) -> RelayExpr:
     """A value, where two numbers are equal; the error tells both."""
     return expected(value, compared(build.equal, "equal", have, want), reason, have, want)
+
+
+# ---- elements ----
+
+
+def within_axis(
+    places: RelayExpr, extent: Extent, axis: int, error: str = "IndexError",
+    from_end: bool = False, text: str = "index {} is out of bounds for dimension # with size {}",
+) -> RelayExpr:
+    """Places along an axis, and an error of the run where one is outside of it.
+
+    from_end: whether negative ones count from the end.
+    """
+    if dtype_of(places) in ("bool", "uint8"):
+        return places
+    said: dict[str, str | bool] = {"error": error, "text": text.replace("#", str(axis))}
+    return _checked(places, from_end, extent, said)
+
+
+def not_zero(divisor: RelayExpr) -> RelayExpr:
+    """Divisors, and an error of the run where one is the integer 0."""
+    if dtype_of(divisor) == "bool" or is_float(divisor):
+        return divisor
+    said: dict[str, str | bool] = {
+        "error": "RuntimeError", "text": "ZeroDivisionError", "outside": True,
+    }
+    return _checked(divisor, False, 1, said)
+
+
+def _checked(
+    values: RelayExpr, from_end: bool, high: Extent, said: Mapping[str, str | bool]
+) -> RelayExpr:
+    """Numbers from 0, or from minus the upper bound, to below the upper bound, or outside."""
+    if any(extent == 0 for extent in dims_of(values) if isinstance(extent, int)):
+        return values
+    if isinstance(values, Constant) and isinstance(high, int):
+        known = to_numpy(values.data)
+        inside = (known >= (-high if from_end else 0)) & (known < high)
+        if not (inside if "outside" in said else ~inside).any():
+            return values
+    most = cast(as_tensor(high), "int64")
+    least = call("negative", most) if from_end else constant(0, "int64")
+    return call("add", values, call_unfolded("assert_within", values, least, most, **said))
 
 
 def _scalar(number: Number) -> RelayExpr:

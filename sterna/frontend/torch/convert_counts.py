@@ -7,10 +7,12 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.checks import within_axis
 from sterna.frontend.torch.convert_index import scatter, scatter_add
 from sterna.frontend.torch.convert_matrix import cdist
 from sterna.frontend.torch.convert_shape import axis_of, cat, expand, places_of, ravel, shape_of
 from sterna.frontend.torch.convert_shape import slice_ as sliced
+from sterna.frontend.torch.extents import dims_of
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 
@@ -248,7 +250,8 @@ def embedding_bag_of_rows(
         offsets = sliced(offsets, 0, 0, bags)
     count, width = shape_of(indices)[0], shape_of(weight)[1]
     bag = bag_of_place(offsets, count)
-    rows = call("take", weight, cast(indices, "int64"), axis=0)
+    places = within_axis(cast(indices, "int64"), dims_of(weight)[0], 0, "RuntimeError")
+    rows = call("take", weight, places, axis=0)
     if per_sample_weights is not None:
         rows = call("multiply", rows, call("expand_dims", per_sample_weights, 1))
     own = bag

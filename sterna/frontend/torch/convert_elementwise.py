@@ -3,6 +3,7 @@
 import math
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, type_of
+from sterna.frontend.torch.checks import not_zero
 from sterna.frontend.torch.promotion import (
     Operand,
     as_float,
@@ -300,7 +301,9 @@ def div(x: Operand, other: Operand, rounding_mode: str | None = None) -> RelayEx
     a, b = together(x, other)
     if rounding_mode == "floor":
         return _floor_divide(a, b)
-    return call("trunc", call("divide", a, b)) if is_float(a) else call("trunc_divide", a, b)
+    if is_float(a):
+        return call("trunc", call("divide", a, b))
+    return call("trunc_divide", a, not_zero(b))
 
 
 @aten("floor_divide")
@@ -312,7 +315,7 @@ def floor_divide(x: Operand, other: Operand) -> RelayExpr:
 def _floor_divide(a: RelayExpr, b: RelayExpr) -> RelayExpr:
     """The floor of the exact quotient: of floats by their remainder, as 1 // 0.1 is 9, not 10."""
     if not is_float(a):
-        return call("floor_divide", a, b)
+        return call("floor_divide", a, not_zero(b))
     zero = like(0, a)
     rest = call("mod", a, b)
     turned = call("not_equal", call("less", b, zero), call("less", rest, zero))
@@ -324,13 +327,14 @@ def _floor_divide(a: RelayExpr, b: RelayExpr) -> RelayExpr:
 
 @aten("remainder")
 def remainder(x: Operand, other: Operand) -> RelayExpr:
-    return call("floor_mod", *together(x, other))
+    a, b = together(x, other)
+    return call("floor_mod", a, not_zero(b))
 
 
 @aten("fmod")
 def fmod(x: Operand, other: Operand) -> RelayExpr:
     a, b = together(x, other)
-    return call("mod" if is_float(a) else "trunc_mod", a, b)
+    return call("mod" if is_float(a) else "trunc_mod", a, not_zero(b))
 
 
 @aten("gcd")

@@ -7,7 +7,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
-from sterna.frontend.torch.checks import expect_equal
+from sterna.frontend.torch.checks import expect_equal, within_axis
 from sterna.frontend.torch.convert_dynamic import selected
 from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_shape import (
@@ -45,21 +45,37 @@ def from_front(places: RelayExpr, extent: Extent) -> RelayExpr:
 def index_select(x: RelayExpr, dim: int, index: RelayExpr) -> RelayExpr:
     if not rank_of(x):
         return x
+    at = axis_of(dim, rank_of(x))
     places = index if rank_of(index) else unsqueeze(index, 0)
-    return call("take", x, places, axis=axis_of(dim, rank_of(x)))
+    return call("take", x, within_axis(places, dims_of(x)[at], at), axis=at)
 
 
 @aten("take")
 def take(x: RelayExpr, index: RelayExpr) -> RelayExpr:
-    return call("take", ravel(x), from_front(index, math.prod(shape_of(x))))
+    return call("take", ravel(x), _among_all(index, x))
+
+
+def _among_all(index: RelayExpr, x: RelayExpr) -> RelayExpr:
+    """Places among all elements of a tensor, counted from the front."""
+    count = math.prod(shape_of(x))
+    text = "out of range: tried to access index {} on a tensor of {} elements."
+    return from_front(within_axis(index, count, 0, from_end=True, text=text), count)
 
 
 @aten("gather")
 def gather(x: RelayExpr, dim: int, index: RelayExpr, sparse_grad: bool = False) -> RelayExpr:
+    if rank_of(x):
+        at = axis_of(dim, rank_of(x))
+        index = within_axis(index, dims_of(x)[at], at, "RuntimeError")
+    return gathered(x, dim, index)
+
+
+def gathered(x: RelayExpr, dim: int, index: RelayExpr) -> RelayExpr:
+    """Elements by their places along an axis, all of which are there."""
     if not rank_of(x) or 0 in dims_of(index):  # of no places the rank may be another
         return expand(x if not rank_of(x) else like(0, x), shape_of(index))
     if not rank_of(index):
-        return reshaped(gather(x, dim, unsqueeze(index, 0)), ())
+        return reshaped(gathered(x, dim, unsqueeze(index, 0)), ())
     at = axis_of(dim, rank_of(x))
     for axis, (have, want) in enumerate(zip(shape_of(x), shape_of(index), strict=True)):
         if axis != at and want < have:
@@ -70,20 +86,39 @@ def gather(x: RelayExpr, dim: int, index: RelayExpr, sparse_grad: bool = False) 
 @aten("take_along_dim")
 def take_along_dim(x: RelayExpr, indices: RelayExpr, dim: int | None = None) -> RelayExpr:
     if dim is None:
-        return gather(ravel(x), 0, ravel(indices))
+        return take_along_dim(ravel(x), ravel(indices), 0)
     at = axis_of(dim, rank_of(x))
     a, b = list(shape_of(x)), list(shape_of(indices))
+    if a[at]:  # places go round
+        indices = call("floor_mod", indices, like(a[at], indices))
     a[at] = b[at] = 1
     whole = broadcast_shape(a, b)
     wide = [
         expand(each, [shape_of(each)[at] if axis == at else e for axis, e in enumerate(whole)])
         for each in (x, indices)
     ]
-    return gather(wide[0], at, wide[1])
+    return gathered(wide[0], at, wide[1])
 
 
-@aten("index", "_unsafe_index")
+@aten("index")
 def index(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayExpr:
+    return index_unchecked(x, _expected(x, indices))
+
+
+def _expected(
+    x: RelayExpr, indices: Sequence[RelayExpr | None]
+) -> Sequence[RelayExpr | None]:
+    """Places by axis, which the run checks; truth values are as they were."""
+    if any(each is not None and dtype_of(each) in ("bool", "uint8") for each in indices):
+        return indices  # these stand for several axes
+    return [
+        None if each is None else within_axis(each, dims_of(x)[axis], axis, from_end=True)
+        for axis, each in enumerate(indices)
+    ]
+
+
+@aten("_unsafe_index")
+def index_unchecked(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayExpr:
     """Advanced indexing: the axes that have places first, then the others."""
     if any(each is not None and _are_unknown_truths(each) for each in indices):
         return selected(x, indices)
@@ -136,10 +171,18 @@ def _places(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> list[RelayExpr
 # ---- writing ----
 
 
-@aten("index_put", "_unsafe_index_put", "_index_put_impl")
+@aten("index_put", "_index_put_impl")
 def index_put(
     x: RelayExpr, indices: Sequence[RelayExpr | None], values: RelayExpr,
     accumulate: bool = False, unsafe: bool = False,
+) -> RelayExpr:
+    return index_put_unchecked(x, _expected(x, indices), values, accumulate)
+
+
+@aten("_unsafe_index_put")
+def index_put_unchecked(
+    x: RelayExpr, indices: Sequence[RelayExpr | None], values: RelayExpr,
+    accumulate: bool = False,
 ) -> RelayExpr:
     if len(indices) == 1 and indices[0] is not None and not accumulate:
         mask = indices[0]
@@ -212,7 +255,7 @@ def scatter(
     x: RelayExpr, dim: int, index: RelayExpr, src: RelayExpr | None = None,
     value: Operand | None = None, reduce: str = "", include_self: bool = True,
 ) -> RelayExpr:
-    return _scattered(x, dim, index, src, value, reduce, include_self)
+    return _scattered(x, dim, index, src, value, reduce, include_self, strict=True)
 
 
 _REDUCTIONS = {
@@ -235,12 +278,13 @@ def _neutral(kind: str, x: RelayExpr) -> RelayExpr:
 
 def _scattered(
     x: RelayExpr, dim: int, index: RelayExpr, src: RelayExpr | None, value: Operand | None,
-    reduce: str, include_self: bool,
+    reduce: str, include_self: bool, strict: bool = False,
 ) -> RelayExpr:
+    """strict: whether the places are to be checked."""
     if not rank_of(x):
         parts = [reshaped(each, (1,)) for each in (x, index)]
         source = None if src is None else reshaped(src, (1,))
-        made = _scattered(parts[0], 0, parts[1], source, value, reduce, include_self)
+        made = _scattered(parts[0], 0, parts[1], source, value, reduce, include_self, strict)
         return reshaped(made, ())
     if not rank_of(index):
         index = unsqueeze(index, 0)
@@ -253,11 +297,11 @@ def _scattered(
         if want < have:
             src = call("strided_slice", src, begin=(0,), end=(want,), axes=(axis,))
     if reduce == "mean":
-        return _scattered_mean(x, at, index, src, include_self)
+        return _scattered_mean(x, at, index, src, include_self, strict)
     kind = _REDUCTIONS[reduce]
     if not include_self:
         x = _cleared(x, at, index, kind)
-    return _combined(x, index, cast(src, dtype_of(x)), at, kind)
+    return _combined(x, index, cast(src, dtype_of(x)), at, kind, strict)
 
 
 # The sum of truth values is whether one holds, the product whether all do.
@@ -265,14 +309,15 @@ _OF_TRUTH = {"add": "max", "mul": "min"}
 
 
 def _combined(
-    x: RelayExpr, index: RelayExpr, src: RelayExpr, axis: int, reduction: str
+    x: RelayExpr, index: RelayExpr, src: RelayExpr, axis: int, reduction: str,
+    strict: bool = False,
 ) -> RelayExpr:
     """Elements written to places along an axis, together with what is there."""
     if dtype_of(x) == "bool" and reduction != "update":
         kind = _OF_TRUTH.get(reduction, reduction)
-        made = _combined(cast(x, "uint8"), index, cast(src, "uint8"), axis, kind)
+        made = _combined(cast(x, "uint8"), index, cast(src, "uint8"), axis, kind, strict)
         return cast(made, "bool")
-    return call("scatter_elements", x, index, src, axis=axis, reduction=reduction)
+    return call("scatter_elements", x, index, src, axis=axis, reduction=reduction, strict=strict)
 
 
 def _cleared(x: RelayExpr, at: int, index: RelayExpr, kind: str) -> RelayExpr:
@@ -282,10 +327,10 @@ def _cleared(x: RelayExpr, at: int, index: RelayExpr, kind: str) -> RelayExpr:
 
 
 def _scattered_mean(
-    x: RelayExpr, at: int, index: RelayExpr, src: RelayExpr, include_self: bool
+    x: RelayExpr, at: int, index: RelayExpr, src: RelayExpr, include_self: bool, strict: bool
 ) -> RelayExpr:
     start = x if include_self else _cleared(x, at, index, "add")
-    total = call("scatter_elements", start, index, src, axis=at, reduction="add")
+    total = call("scatter_elements", start, index, src, axis=at, reduction="add", strict=strict)
     ones = expand(like(1, x), shape_of(index))
     first = call("full", like(1 if include_self else 0, x), shape_of(x))
     count = call("scatter_elements", first, index, ones, axis=at, reduction="add")
@@ -295,7 +340,7 @@ def _scattered_mean(
 
 @aten("scatter_add")
 def scatter_add(x: RelayExpr, dim: int, index: RelayExpr, src: RelayExpr) -> RelayExpr:
-    return _scattered(x, dim, index, src, None, "add", True)
+    return _scattered(x, dim, index, src, None, "add", True, strict=True)
 
 
 def _lines(x: RelayExpr, at: int, index: RelayExpr) -> RelayExpr:
@@ -318,7 +363,8 @@ def index_copy(
         )
         return reshaped(made, ())
     at = axis_of(dim, rank_of(x))
-    lines = _lines(x, at, index)
+    error = "RuntimeError" if reduce == "add" else "IndexError"
+    lines = _lines(x, at, within_axis(index, dims_of(x)[at], at, error))
     src = expand(source, shape_of(lines)) if rank_of(source) != rank_of(x) else source
     if alpha != 1:
         src = mul(src, like(alpha, src))
@@ -337,6 +383,7 @@ def index_fill(x: RelayExpr, dim: int, index: RelayExpr, value: Operand) -> Rela
     if not rank_of(x):
         return scalar(value, x)
     at = axis_of(dim, rank_of(x))
+    index = within_axis(index, dims_of(x)[at], at, from_end=True)
     lines = _lines(x, at, from_front(index, shape_of(x)[at]))
     return _scattered(x, at, lines, None, value, "", True)
 
@@ -378,7 +425,7 @@ def diagonal_scatter(
 def put(
     x: RelayExpr, index: RelayExpr, source: RelayExpr, accumulate: bool = False
 ) -> RelayExpr:
-    places = ravel(from_front(index, math.prod(shape_of(x))))
+    places = ravel(_among_all(index, x))
     made = _scattered(
         ravel(x), 0, places, ravel(source), None, "add" if accumulate else "", True
     )
@@ -389,6 +436,8 @@ def put(
 def one_hot(x: RelayExpr, num_classes: int = -1) -> RelayExpr:
     if num_classes < 0:
         raise OpNotImplemented("a number of classes that the data decides")
+    text = "Class values are not negative and smaller than num_classes: {} is not, of {}"
+    x = within_axis(x, num_classes, 0, "RuntimeError", text=text)
     on, off = constant(1, "int64"), constant(0, "int64")
     return call("one_hot", x, on, off, num_classes, -1, "int64")
 
@@ -402,7 +451,7 @@ def searchsorted(
     lines = sorted_sequence if sorted_sequence is not None else boundaries
     assert lines is not None and x is not None
     if sorter is not None:
-        lines = call("gather", lines, rank_of(lines) - 1, sorter)
+        lines = gather(lines, -1, sorter)
     values = scalar(x, lines) if not isinstance(x, RelayExpr) else x
     single = not rank_of(values)
     values = reshaped(values, (1,)) if single else values

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.checks import within_axis
 from sterna.frontend.torch.convert_create import filled
 from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import extent_of, shape_of, squeeze, unsqueeze
@@ -280,7 +281,8 @@ def embedding(
     weight: RelayExpr, indices: RelayExpr, padding_idx: int = -1, scale_grad_by_freq: bool = False,
     sparse: bool = False,
 ) -> RelayExpr:
-    return call("take", weight, indices, axis=0)
+    places = within_axis(indices, dims_of(weight)[0], 0)
+    return call("take", weight, places, axis=0)
 
 
 @aten("dropout", "native_dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout")

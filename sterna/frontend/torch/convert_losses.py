@@ -4,10 +4,12 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.checks import within_axis
 from sterna.frontend.torch.convert_activations import log_softmax
-from sterna.frontend.torch.convert_index import gather
+from sterna.frontend.torch.convert_index import gathered
 from sterna.frontend.torch.convert_reduce import mean, sum_
 from sterna.frontend.torch.convert_shape import broadcast_tensors, shape_of, unsqueeze
+from sterna.frontend.torch.extents import dims_of
 from sterna.frontend.torch.promotion import in_float32, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
@@ -50,7 +52,9 @@ def cross_entropy_loss(
         return _of_probabilities(logs, target, weight, reduction, label_smoothing, classes)
     counts = call("not_equal", target, constant(ignore_index, dtype_of(target)))
     labels = cast(call("where", counts, target, like(0, target)), "int64")
-    at_label = gather(logs, classes, unsqueeze(labels, classes))
+    text = "Target {} is out of bounds."
+    labels = within_axis(labels, dims_of(logs)[classes], classes, text=text)
+    at_label = gathered(logs, classes, unsqueeze(labels, classes))
     own = reshaped(call("negative", at_label), shape_of(labels))
     share = cast(counts, dtype_of(logs))
     scaled = logs
@@ -100,7 +104,8 @@ def multi_margin_loss(
     rows = x if rank_of(x) == 2 else reshaped(x, (1, shape_of(x)[0] if rank_of(x) else 1))
     count, classes = shape_of(rows)
     labels = reshaped(cast(target, "int64"), (count, 1))
-    apart = call("subtract", like(margin, rows), gather(rows, 1, labels))
+    labels = within_axis(labels, classes, 1, "RuntimeError", text="target out of range")
+    apart = call("subtract", like(margin, rows), gathered(rows, 1, labels))
     near = call("maximum", call("add", rows, apart), like(0, rows))
     near = call("multiply", near, near) if p == 2 else near
     if weight is not None:

@@ -191,7 +191,7 @@ def max_unpool(
     values = reshaped(x, (count, -1))
     places = reshaped(indices, (count, -1))
     empty = call("zeros", (count, size), dtype_of(x))
-    made = call("scatter_elements", empty, places, values, axis=1)
+    made = call("scatter_elements", empty, places, values, axis=1, strict=True)
     return reshaped(made, (*outer, *output_size))
 
 

@@ -2,7 +2,7 @@
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
-from sterna.frontend.torch.convert_index import gather
+from sterna.frontend.torch.convert_index import gathered
 from sterna.frontend.torch.convert_reduce import amax, sort, sum_
 from sterna.frontend.torch.convert_shape import axis_of, expand, movedim, ravel, shape_of
 from sterna.frontend.torch.table import aten
@@ -66,10 +66,10 @@ def _at_ranks(ordered: RelayExpr, ranks: RelayExpr, interpolation: str) -> Relay
     """The elements at places that may lie between two."""
     round_by = {"lower": "floor", "higher": "ceil", "nearest": "round"}.get(interpolation)
     if round_by is not None:
-        return gather(ordered, -1, cast(call(round_by, ranks), "int64"))
+        return gathered(ordered, -1, cast(call(round_by, ranks), "int64"))
     below = call("floor", ranks)
-    first = gather(ordered, -1, cast(below, "int64"))
-    second = gather(ordered, -1, cast(call("ceil", ranks), "int64"))
+    first = gathered(ordered, -1, cast(below, "int64"))
+    second = gathered(ordered, -1, cast(call("ceil", ranks), "int64"))
     share = call("subtract", ranks, below) if interpolation == "linear" else like(0.5, ranks)
     between = call("add", first, call("multiply", call("subtract", second, first), share))
     return call("where", call("equal", first, second), first, between)

@@ -14,8 +14,8 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, axis_of, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.elementwise import quiet
-from sterna.op.indexing import dims_of, from_either_end
-from sterna.op.statements import filled, loops
+from sterna.op.indexing import as_index, dims_of, from_either_end
+from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.binary import keep_nan
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -24,6 +24,7 @@ from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
 from sterna.te import Tensor
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
+from sterna.tir.stmt import AssertStmt
 
 COMBINE: dict[str, Callable[[Any, Any], Expr]] = {
     "update": lambda old, new: new,
@@ -91,6 +92,7 @@ class ScatterElementsAttrs(Attrs):
 
     axis: int = 0
     reduction: str = "update"
+    strict: bool = False
 
     def normalize(self) -> None:
         self.reduction = _mode(self.reduction, "reduction")
@@ -121,16 +123,43 @@ def _compute_elements(
     def fill(builder: IRBuilder, result: BufferVar, inputs: list[BufferVar]) -> None:
         old, places, values = inputs
         _copy(builder, result, old)
+        fault = []
+        if attrs.strict:
+            fault = [variable(builder, "int64", name, 0) for name in ("faults", "fault")]
         with loops(builder, indices.shape, "j") as i:
-            place = builder.let("place", from_either_end(places[i], dim))
+            given = as_index(places[i]) if attrs.strict else from_either_end(places[i], dim)
+            place = builder.let("place", given)
             index = [*i[:axis], place, *i[axis + 1 :]]
             _put(builder, result, index, values[i], attrs.reduction, [axis])
+            if attrs.strict:
+                with builder.else_scope():
+                    fault[0].set(1)
+                    fault[1].set(place)
+        if attrs.strict:
+            text = f"index {{}} is out of bounds for dimension {axis} with size {{}}"
+            told = fault[1].get(), build.as_expr(dim)
+            builder.emit(AssertStmt(fault[0].get().equal(0), "RuntimeError", text, told))
 
     return filled(out, [data, indices, updates], fill, "T_scatter_elements")
 
 
+def _compute_by_threads(
+    attrs: ScatterElementsAttrs, out: TensorType, data: Tensor, indices: Tensor, updates: Tensor
+) -> Tensor | None:
+    """A kernel of a device ends without errors: what is outside is left out there."""
+    if not attrs.strict:
+        return None
+    loose = ScatterElementsAttrs(attrs.axis, attrs.reduction)
+    return _compute_elements(loose, out, data, indices, updates)
+
+
 def _elements(attrs: ScatterElementsAttrs, data: Array, indices: Array, updates: Array) -> Array:
     result = data.copy()
+    dim = data.shape[attrs.axis % data.ndim]
+    outside = (indices < 0) | (indices >= dim)
+    if attrs.strict and outside.any():
+        told = f"{indices[outside][-1]} is out of bounds for dimension {attrs.axis % data.ndim}"
+        raise RuntimeError(f"index {told} with size {dim}")
     index: list[Array] = list(np.indices(indices.shape, sparse=True))
     index[attrs.axis % data.ndim] = indices
     _put_array(result, tuple(index), updates, attrs.reduction)
@@ -148,6 +177,7 @@ register(OpRecord(
     attrs=ScatterElementsAttrs,
     infer=_infer_elements,
     compute=_compute_elements,
+    compute_by_threads=_compute_by_threads,
     reference=quiet(_elements),
     pattern=OPAQUE,
     cases=[
@@ -158,9 +188,11 @@ register(OpRecord(
              {"reduction": "min"}),
         Case((((2, 2), "bool"), np.array([[0, 1]]), ((1, 2), "bool"))),
         Case(((3,), np.zeros(0, "int64"), (0,))),
+        Case(((4, 3), np.array([[0, 2, 3], [1, 0, 0]]), (2, 3)), {"strict": True}),
     ],
     doc="data with updates[i] put at i, except along one axis, where indices[i] says the place: "
-        "instead of what is there (update, none) or combined with it (add, mul, min, max).",
+        "instead of what is there (update, none) or combined with it (add, mul, min, max). A place "
+        "that is not from 0 to below the axis's extent is an error, if strict; devices make none.",
 ))
 
 
