@@ -1,6 +1,7 @@
 """Pictures as a model's input: opened, brought to size, normalised. Needs the package Pillow."""
 
 import os
+import struct
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +15,10 @@ SUFFIXES = frozenset({".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", 
 
 # What a picture is opened as, by its number of channels.
 MODES = {1: "L", 3: "RGB", 4: "RGBA"}
+
+# What Pillow raises where a file is cut short, or holds what it should not.
+BROKEN = (OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, OverflowError,
+          struct.error)
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 
@@ -37,17 +42,11 @@ class ImageOptions:
 
 def image_array(path: str | os.PathLike[str], spec: TensorSpec, options: ImageOptions) -> Array:
     """A picture as an input of one image, or of one image without a batch."""
-    from PIL import Image, UnidentifiedImageError
-
     layout = _layout(spec, options)
     sizes = dict(zip(layout, spec.shape, strict=True))
     if sizes.get("N", 1) != 1:
         raise InputError(f"input '{spec.name}' takes {spec.type}: {sizes['N']} pictures, not one")
-    try:
-        with Image.open(path) as opened:
-            picture = opened.convert(MODES[sizes["C"]])
-    except UnidentifiedImageError:
-        raise ValueError(f"'{os.fspath(path)}' is no picture that Pillow knows") from None
+    picture = _opened(path, MODES[sizes["C"]])
     cut = _cut(picture, sizes["W"], sizes["H"], options)
     numbers = np.asarray(cut, "float32").reshape(sizes["H"], sizes["W"], sizes["C"])
     if options.bgr:
@@ -56,6 +55,21 @@ def image_array(path: str | os.PathLike[str], spec: TensorSpec, options: ImageOp
     order = ["HWC".index(axis) for axis in layout if axis != "N"]
     made: Array = np.ascontiguousarray(numbers.transpose(order)).reshape(spec.shape)
     return made
+
+
+def _opened(path: str | os.PathLike[str], mode: str) -> Any:
+    """A picture, decoded as a whole."""
+    from PIL import Image, UnidentifiedImageError
+
+    with open(path, "rb") as file:
+        try:
+            with Image.open(file) as opened:
+                return opened.convert(mode)
+        except UnidentifiedImageError:
+            raise ValueError(f"'{os.fspath(path)}' is no picture that Pillow knows") from None
+        except (*BROKEN, Image.DecompressionBombError) as error:
+            reason = f"{type(error).__name__}: {error}"
+            raise ValueError(f"'{os.fspath(path)}' is a broken picture: {reason}") from None
 
 
 def _layout(spec: TensorSpec, options: ImageOptions) -> str:

@@ -63,7 +63,7 @@ class Products:
     def power(self) -> Array:
         """The mean square of each output, of all of a layer's at the least a little."""
         if self._power is None:
-            squares = (outputs(self.patches, self.weights) ** 2).mean(0)
+            squares = mean_squares(outputs(self.patches, self.weights))
             self._power = np.maximum(squares, squares.mean() * 1e-3 + 1e-30)
         return self._power
 
@@ -72,7 +72,7 @@ class Products:
         if not self.kept:
             return 0.0
         error = outputs(scheme.nearest(self.patches) - self.patches, self.weights)
-        return float((error**2).mean() / self.power().mean())
+        return float(mean_squares(error).mean() / self.power().mean())
 
     def quantized_weights(self) -> tuple[Array, Array]:
         """Symmetric weights of 8 bits and a scale for each output, by the outputs' error."""
@@ -84,11 +84,11 @@ class Products:
         reach = np.abs(self.weights).max(2)
         best = np.full(reach.shape, np.inf)
         scales = np.maximum(reach / REACH, SMALLEST_SCALE).astype(np.float32)
-        for share in WEIGHT_SHARES if self.kept else (1.0,):
+        for share in WEIGHT_SHARES if self.kept else ():
             tried = np.maximum(reach * share / REACH, SMALLEST_SCALE).astype(np.float32)
             change = tried[..., None] * rounded(self.weights, tried) - self.weights
-            error = (outputs(self.patches, change) ** 2).mean(0) if self.kept else 0.0 * best
-            better = error < best * (1 - 1e-6) if share < 1 else np.ones(best.shape, bool)
+            error = mean_squares(outputs(self.patches, change))
+            better = error < best * (1 - 1e-6)
             scales, best = np.where(better, tried, scales), np.where(better, error, best)
         return rounded(self.weights, scales).astype(np.int8), scales.astype(np.float32)
 
@@ -99,13 +99,20 @@ class Products:
             return 0.0, np.zeros((groups, units), np.float32)
         exact = outputs(self.patches, self.weights)
         error = outputs(scheme.nearest(self.patches), weights) - exact
-        share = float((error**2).mean() / max(float((exact**2).mean()), 1e-30))
+        power = float(mean_squares(exact).mean())
+        share = float(mean_squares(error).mean()) / max(power, 1e-30)
         return share, error.mean(0)
 
 
 def rounded(weights: Array, scales: Array) -> Array:
     """Weights as the nearest integers from -127 to 127, by a scale for each output."""
     made: Array = np.clip(np.rint(weights / scales[..., None]), -REACH, REACH)
+    return made
+
+
+def mean_squares(numbers: Array) -> Array:
+    """The mean square over patches, whose squares float32 need not hold."""
+    made: Array = np.square(numbers, dtype=np.float64).mean(0)
     return made
 
 

@@ -35,12 +35,16 @@ from sterna.relay.expr import (
 )
 from sterna.relay.lexer import Token, place
 from sterna.relay.op import Op, find
+from sterna.relay.quantized import int_range
 from sterna.relay.steps import Step
 from sterna.relay.text import REFERENCES, SUFFIXES
 from sterna.relay.type_parser import TypeParser, split_number
+from sterna.support.dtype import DataType
 
 _REFERENCES: dict[str, type[Step]] = {name: kind for kind, name in REFERENCES.items()}
-_DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()} | {"f32": "float32"}
+_DTYPES = {suffix: dtype for dtype, suffix in SUFFIXES.items()} | {"f32": "float32", "i32": "int32"}
+# What shows whether a number is too large for a type; float32 for all others.
+_WIDEST: dict[str, Any] = {"float16": np.float16, "float64": np.float64}
 # How strongly a sign binds, and the operator that it stands for.
 _INFIX = {
     "*": (3, "multiply"), "/": (3, "divide"), "+": (2, "add"), "-": (2, "subtract"),
@@ -284,7 +288,7 @@ class _Parser(TypeParser):
             return self.globals.setdefault(token.text, GlobalVar(token.text[1:]))
         if token.kind == "number":
             self.at += 1
-            return _number(token.text)
+            return self.number(token)
         if token.text in ("True", "False"):
             self.at += 1
             return const(token.text == "True", "bool")
@@ -409,8 +413,16 @@ class _Parser(TypeParser):
         is_group = len(fields) == 1 and not comma and not always
         return fields[0] if is_group else Tuple(tuple(fields))
 
-def _number(text: str) -> RelayExpr:
-    digits, suffix = split_number(text)
-    dtype = _DTYPES[suffix] if suffix or digits.lstrip("-").isdigit() else "float32"
-    number = int(digits) if digits.lstrip("-").isdigit() else float(digits)
-    return const(np.asarray(number), dtype)
+    def number(self, token: Token) -> RelayExpr:
+        digits, suffix = split_number(token.text)
+        is_whole = digits.lstrip("-").isdigit()
+        dtype = DataType(_DTYPES[suffix if suffix or is_whole else "f"])
+        if dtype.is_integer:
+            low, high = int_range(dtype)
+            fits = is_whole and low <= int(digits) <= high
+        else:
+            with np.errstate(over="ignore"):
+                fits = bool(np.isfinite(_WIDEST.get(str(dtype), np.float32)(float(digits))))
+        if not fits:
+            raise ValueError(f"{place(self.text, token.at)}: {digits} is no number of {dtype}")
+        return const(np.asarray(int(digits) if is_whole else float(digits)), str(dtype))

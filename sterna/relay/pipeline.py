@@ -43,6 +43,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.SkipBorderTaps(processor),  # after factors are in the weights, and all dilations known
         # layouts: after factors are in the weights, which are packed now
         T.AlterOpLayout(processor, on_gpu),
+        T.CanonicalizeOps(),  # again: what became images of one column with the channels last
         T.SimplifyExprPostAlterOp(),
         *([] if on_gpu else [T.DelayViews()]),  # after transposes that did nothing became views
         T.FastMath(),

@@ -90,3 +90,19 @@ def test_pictures_are_samples(sterna: Sterna, data: Path) -> None:
     Image.new("RGB", (9, 9), "orange").save(data / "pictures" / "a.png")
     done = sterna("quantize", "net.onnx", "--data", "pictures", "-o", "int8.onnx")
     assert done.status == 3 and "which is no picture of 1, 3 or 4 channels" in done.err
+
+
+def test_broken_pictures_are_named(tmp_path: Path) -> None:
+    require_module("PIL")
+    from PIL import Image
+
+    from sterna.model.arguments import TensorSpec
+    from sterna.model.images import ImageOptions, image_array
+
+    path = tmp_path / "a.png"
+    Image.new("RGB", (9, 9), "orange").save(path)
+    whole = path.read_bytes()
+    for broken, message in ((b"tern", "is no picture"), (whole[:50], "is a broken picture")):
+        path.write_bytes(broken)
+        with pytest.raises(ValueError, match=f"a.png' {message}"):
+            image_array(path, TensorSpec("x", (1, 3, 8, 8), "float32"), ImageOptions())

@@ -57,13 +57,18 @@ def floats(seed: int, *shape: int) -> Array:
 
 
 def lstm(
-    additions: Sequence[str], clips: Mapping[str, float], time_major: bool = False
+    additions: Sequence[str], options: Mapping[str, float], time_major: bool = False,
+    is_whole: bool = False,
 ) -> bytes:
     out = OUT if "projection" in additions else UNITS
     first = 1 if "coupled" in additions else 0
 
+    def weights(seed: int, *shape: int) -> T:
+        return whole(seed, *shape) if is_whole else constant(floats(seed, *shape))
+
     def gates(seed: int, used: bool, *shape: int) -> list[T | None]:
-        return [constant(floats(seed + gate, *shape)) if used and gate >= first else None
+        kind = weights if seed <= 30 else lambda *each: constant(floats(*each))
+        return [kind(seed + gate, *shape) if used and gate >= first else None
                 for gate in range(4)]
 
     peepholes = gates(30, "peepholes" in additions, UNITS)
@@ -72,7 +77,7 @@ def lstm(
         T((BATCH, STEPS, DEPTH) if not time_major else (STEPS, BATCH, DEPTH)),
         *gates(10, True, UNITS, DEPTH), *gates(20, True, UNITS, out),
         peepholes[0], peepholes[1], peepholes[3], *gates(40, True, UNITS),
-        constant(floats(50, OUT, UNITS)) if projection else None,
+        weights(50, OUT, UNITS) if projection else None,
         constant(floats(51, OUT)) if projection else None,
         T((BATCH, out), is_variable=True), T((BATCH, UNITS), is_variable=True),
         *gates(60, "norms" in additions, UNITS),
@@ -80,7 +85,7 @@ def lstm(
     shape = (BATCH, STEPS, out) if not time_major else (STEPS, BATCH, out)
     return one_operator("UNIDIRECTIONAL_SEQUENCE_LSTM", operands, [T(shape)], (
         "UnidirectionalSequenceLSTMOptions",
-        {"fusedActivationFunction": TANH, "timeMajor": time_major, **clips}))
+        {"fusedActivationFunction": TANH, "timeMajor": time_major, **options}))
 
 
 @pytest.mark.parametrize("additions", [
@@ -111,13 +116,42 @@ def test_a_plain_recurrent_layer(kind: str, activation: int) -> None:
     expect_near(data, [floats(seed, *shape) for seed in (1, 2, 3)])
 
 
-def test_whole_weights_of_recurrent_layers_are_refused() -> None:
-    whole = T((UNITS, DEPTH), "int8", np.ones((UNITS, DEPTH), "int8"), scale=0.1)
+def whole(seed: int, *shape: int, dtype: str = "int8") -> T:
+    """Weights of bytes with one scale."""
+    made = np.random.default_rng(seed).integers(-127, 128, shape).astype("int8")
+    return T(shape, dtype, made.view(dtype), scale=0.006 + seed / 9000)
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["magnitude", "range"])
+@pytest.mark.parametrize("kind", ["RNN", "UNIDIRECTIONAL_SEQUENCE_RNN"])
+def test_a_plain_recurrent_layer_of_whole_weights(kind: str, is_whole: bool) -> None:
+    is_single = kind == "RNN"
+    shape = (BATCH, DEPTH) if is_single else (BATCH, STEPS, DEPTH)
+    data = one_operator(kind, [
+        T(shape), whole(3, UNITS, DEPTH), whole(4, UNITS, UNITS),
+        constant(floats(5, UNITS)), T((BATCH, UNITS), is_variable=True),
+    ], [T((*shape[:-1], UNITS))], (
+        "RNNOptions" if is_single else "SequenceRNNOptions",
+        {"fusedActivationFunction": TANH, "asymmetricQuantizeInputs": is_whole}))
+    expect_near(data, [floats(seed, *shape) for seed in (1, 2, 3)])
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["magnitude", "range"])
+@pytest.mark.parametrize("additions", [
+    (), ("coupled",), ("peepholes",), ("projection",), ("norms",),
+], ids=lambda names: "_".join(names) or "plain")
+def test_an_lstm_of_whole_weights(additions: tuple[str, ...], is_whole: bool) -> None:
+    data = lstm(additions, {"asymmetricQuantizeInputs": is_whole}, is_whole=True)
+    expect_near(data, [floats(seed, BATCH, STEPS, DEPTH) for seed in (1, 2)])
+
+
+def test_weights_of_other_whole_numbers_are_refused() -> None:
+    short = T((UNITS, DEPTH), "int16", np.ones((UNITS, DEPTH), "int16"), scale=0.1)
     data = one_operator("RNN", [
-        T((BATCH, DEPTH)), whole, constant(floats(4, UNITS, UNITS)), constant(floats(5, UNITS)),
+        T((BATCH, DEPTH)), short, constant(floats(4, UNITS, UNITS)), constant(floats(5, UNITS)),
         T((BATCH, UNITS), is_variable=True),
     ], [T((BATCH, UNITS))], ("RNNOptions", {"fusedActivationFunction": TANH}))
-    with pytest.raises(OpNotImplemented, match="weights of whole numbers"):
+    with pytest.raises(OpNotImplemented, match="floats by weights of int16"):
         run_imported(data, floats(1, BATCH, DEPTH))
 
 
@@ -132,6 +166,17 @@ def test_svdf_of_floats(activation: int) -> None:
         constant(floats(4, filters, MEMORY)), constant(floats(5, UNITS)),
         T((BATCH, filters * MEMORY), is_variable=True),
     ], [T((BATCH, UNITS))], ("SVDFOptions", {"rank": RANK, "fusedActivationFunction": activation}))
+    expect_near(data, [floats(seed, BATCH, DEPTH) for seed in range(8)])
+
+
+@pytest.mark.parametrize("is_whole", [False, True], ids=["magnitude", "range"])
+def test_svdf_of_whole_weights(is_whole: bool) -> None:
+    filters = UNITS * RANK
+    data = one_operator("SVDF", [
+        T((BATCH, DEPTH)), whole(3, filters, DEPTH), whole(4, filters, MEMORY),
+        constant(floats(5, UNITS)), T((BATCH, filters * MEMORY), is_variable=True),
+    ], [T((BATCH, UNITS))], ("SVDFOptions", {
+        "rank": RANK, "fusedActivationFunction": RELU, "asymmetricQuantizeInputs": is_whole}))
     expect_near(data, [floats(seed, BATCH, DEPTH) for seed in range(8)])
 
 

@@ -145,6 +145,7 @@ COLUMNS: dict[str, Any] = {
     "border": ((2, 21, 1, 8), (3, 1, 8, 16), {"strides": (2, 1), "padding": (1, 0, 2, 0)}),
     "dilated": ((1, 13, 1, 8), (3, 1, 8, 16), {"dilation": (2, 1)}),
     "depthwise": ((1, 30, 1, 40), (5, 1, 40, 1), {"groups": 40, "kernel_layout": "HWOI"}),
+    "outputs first": ((1, 20, 1, 8), (16, 8, 3, 1), {"kernel_layout": "OIHW"}),
 }
 
 
@@ -153,8 +154,10 @@ def test_a_single_column_is_a_line(kind: str) -> None:
     shape, kernel, attrs = COLUMNS[kind]
     rng = np.random.default_rng(len(kind))
     x, w = rng.standard_normal(shape).astype("float32"), rng.standard_normal(kernel).astype("f")
-    own = {"data_layout": "NHWC", "kernel_layout": "HWIO", "kernel_size": kernel[:2], **attrs}
-    own["channels"] = kernel[3] if own.get("groups", 1) == 1 else kernel[2]
+    own = {"data_layout": "NHWC", "kernel_layout": "HWIO", **attrs}
+    first = own["kernel_layout"].index("H")
+    own["kernel_size"] = kernel[first : first + 2]
+    own["channels"] = kernel[own["kernel_layout"].index("O")]
     made = relay.nn.conv2d(relay.var("x", shape=shape), relay.const(w), **own)
     reference = find("nn.conv2d").reference
     assert reference is not None
@@ -162,13 +165,25 @@ def test_a_single_column_is_a_line(kind: str) -> None:
     canonicalize = find("nn.conv2d").canonicalize
     assert canonicalize is not None
     simpler: Any = canonicalize(made.attrs, made.args)
-    assert simpler.args[0].attrs.kernel_size == (1, kernel[0])
+    assert simpler.args[0].attrs.kernel_size == (1, kernel[first])
     with tvm.transform.PassContext(opt_level=3):
         lib = relay.build(tvm.IRModule.from_expr(relay.nn.relu(made)), target="llvm")
     module = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
     module.run(x=x)
     np.testing.assert_allclose(
         module.get_output(0).numpy(), np.maximum(want, 0), rtol=1e-4, atol=1e-4)
+
+
+def test_bytes_of_a_column_become_a_line_when_their_channels_are_last() -> None:
+    """Importers have the channels first; layouts are chosen later."""
+    rng = np.random.default_rng(4)
+    w = rng.integers(-9, 9, (32, 16, 5, 1)).astype("int8")
+    x = relay.var("x", shape=(1, 16, 40, 1), dtype="uint8")
+    made = relay.nn.conv2d(x, relay.const(w), kernel_size=(5, 1), channels=32, out_dtype="int32")
+    with tvm.transform.PassContext(opt_level=3):
+        mod, _ = relay.optimize(
+            tvm.IRModule.from_expr(made), target="llvm -mcpu=cascadelake")
+    assert "1, 1, 36, 32" in str(mod), str(mod)
 
 
 @pytest.mark.parametrize("changed", [

@@ -241,3 +241,30 @@ def test_weights_that_are_not_finite_are_named() -> None:
     model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
     with pytest.raises(ValueError, match="weight 'w' of node 'product' is not finite"):
         sterna.quantize(model, [np.ones((1, 4), "float32")])
+
+
+# ---- sizes of numbers ----
+
+
+@pytest.mark.parametrize("size", [1e30, 1e-12])
+@pytest.mark.filterwarnings("error")
+def test_numbers_may_be_of_any_size(size: float) -> None:
+    """Their squares may be more than float32 holds."""
+    rng = np.random.default_rng(1)
+    data = [(rng.normal(0, 1, (1, 4)) * size).astype("float32") for _ in range(12)]
+    report = sterna.quantize(dense(), data).report
+    assert report.agreement.top_class == 1.0 and report.layers[0].sqnr > 35
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_layer_without_patches_takes_its_largest_weights() -> None:
+    model, rng = dense(), np.random.default_rng(1)
+    model.graph.node[0].CopyFrom(helper.make_node("ConvTranspose", ["x", "w"], ["y"], "up"))
+    weight = rng.normal(0, 1, (3, 2, 2, 2)).astype("float32")
+    model.graph.initializer[0].CopyFrom(numpy_helper.from_array(weight, "w"))
+    shapes = (1, 3, 4, 4), (1, 2, 5, 5)
+    for entry, shape in zip((*model.graph.input, *model.graph.output), shapes, strict=True):
+        entry.CopyFrom(helper.make_tensor_value_info(entry.name, TensorProto.FLOAT, shape))
+    data = [rng.normal(0, 1, (1, 3, 4, 4)).astype("float32") for _ in range(4)]
+    report = sterna.quantize(model, data).report
+    assert report.layers[0].in_integers and report.agreement.error < 1e-3

@@ -31,7 +31,8 @@ def test_the_classic_order() -> None:
         "RemoveUnusedFunctions", "Legalize", "SimplifyInference", "EliminateCommonSubexpr",
         "CombineParallelConv2d", "CombineParallelDense", "CombineParallelBatchMatmul",
         "FoldConstant", "FoldScaleAxis", "SimplifyExpr", "CanonicalizeCast", "CanonicalizeOps",
-        "Legalize", "FlattenAtrousConv", "AlterOpLayout", "SimplifyExprPostAlterOp", "FastMath",
+        "Legalize", "FlattenAtrousConv", "AlterOpLayout", "CanonicalizeOps",
+        "SimplifyExprPostAlterOp", "FastMath",
         "FoldConstant", "FuseOps",
     ]
     kept = [name for name in names if name in classic]

@@ -170,6 +170,9 @@ def test_printing_leaves_large_constants_out() -> None:
         ("def @main() { 1f", "expected '}', found 'the end'"),
         ("def @main() { 1f } def @main() { 1f }", "@main is defined twice"),
         ("", "expected an expression"),
+        ("add(1, 3000000000)", "line 1, column 8: 3000000000 is no number of int32"),
+        ("-1u8", "-1 is no number of uint8"), ("1.5i32", "1.5 is no number of int32"),
+        ("70000f16", "70000 is no number of float16"), ("9" * 20, "is no number of int32"),
         ("def @main() { " + "(" * 50_000, "nested too deeply"),
     ],
 )

@@ -1,4 +1,5 @@
-"""Recurrent layers over sequences: of floats, and LSTM of bytes with a cell of 16 bits."""
+"""Recurrent layers over sequences: of floats, by weights of floats or bytes, and LSTM of bytes with
+a cell of 16 bits."""
 
 import math
 from collections.abc import Sequence
@@ -8,6 +9,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, parts
 from sterna.frontend.tflite.arithmetic import activated
+from sterna.frontend.tflite.dynamic_range import as_floats, dense_of_state
 from sterna.frontend.tflite.fixed_point import SHORT
 from sterna.frontend.tflite.node import TFLM, Node, converter, single
 from sterna.frontend.tflite.sigmoids import on_lines_of_shorts
@@ -54,9 +56,8 @@ def _additions(node: Node) -> dict[str, bool]:
 
 def _of_floats(node: Node) -> RelayExpr:
     some = 0 if node.has(_WEIGHTS) else 1
-    if dtype_of(node[_WEIGHTS + some]) != "float32":
-        raise OpNotImplemented("floats by weights of whole numbers")
     is_plain = not node.attr("cell_clip") and not any(_additions(node).values())
+    is_plain = is_plain and node.dtype(_WEIGHTS + some) == "float32"
     return _of_free_cells(node) if is_plain else _of_single_steps(node)
 
 
@@ -77,7 +78,7 @@ def _of_single_steps(node: Node) -> RelayExpr:
         leaves = call("sigmoid", _gate_of_floats(node, 3, data, output, cell))
         output = call("multiply", leaves, call("tanh", cell))
         if node.has(_PROJECTION):
-            output = call("nn.dense", output, node[_PROJECTION])
+            output = dense_of_state(node, output, _PROJECTION)
             if node.has(_PROJECTION + 1):
                 output = call("nn.bias_add", output, node[_PROJECTION + 1])
             output = _clipped(node, "proj_clip", output)
@@ -96,11 +97,11 @@ def _gate_of_floats(
     node: Node, gate: int, data: RelayExpr, output: RelayExpr, cell: RelayExpr | None
 ) -> RelayExpr:
     """The sums of a gate; normalised ones have their bias behind the normalisation."""
-    made = call("add", call("nn.dense", data, node[_WEIGHTS + gate]),
-                call("nn.dense", output, node[_RECURRENT + gate]))
+    made = call("add", dense_of_state(node, data, _WEIGHTS + gate),
+                dense_of_state(node, output, _RECURRENT + gate))
     peephole = _PEEPHOLES + (gate if gate < 2 else 2)
     if cell is not None and node.has(peephole):
-        made = call("add", made, call("multiply", cell, node[peephole]))
+        made = call("add", made, call("multiply", cell, as_floats(node, peephole)))
     if node.has(_NORMS + gate):
         return call("nn.layer_norm", made, node[_NORMS + gate], node[_BIASES + gate],
                     axis=-1, epsilon=NORM_EPSILON)
@@ -141,15 +142,15 @@ def _of_free_cells(node: Node) -> RelayExpr:
 @converter("RNN", "UNIDIRECTIONAL_SEQUENCE_RNN")
 def recurrent(node: Node) -> RelayExpr:
     """Data, weights, those of the last result, a bias and that result."""
-    if any(dtype_of(node[place]) != "float32" for place in range(3)):
-        raise OpNotImplemented("weights of whole numbers")
+    if dtype_of(node[0]) != "float32":
+        raise OpNotImplemented(node.dtype())
     output = node.variables.held(node, 4)
     is_single = node.kind == "RNN"
     axis = 0 if is_single else _axis(node)
     results = []
     for data in [node[0]] if is_single else _steps(node, axis):
-        own = call("nn.bias_add", call("nn.dense", data, node[1]), node[3])
-        output = activated(node, call("add", own, call("nn.dense", output, node[2])))
+        own = call("nn.bias_add", dense_of_state(node, data, 1), node[3])
+        output = activated(node, call("add", own, dense_of_state(node, output, 2)))
         results.append(output)
     node.variables.assign_held(node, 4, output)
     return results[0] if is_single else call("stack", results, axis=axis)

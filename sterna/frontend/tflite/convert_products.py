@@ -17,6 +17,7 @@ from sterna.frontend.tflite.arithmetic import (
 )
 from sterna.frontend.tflite.dynamic_range import (
     dense_of_blocks,
+    dense_of_bytes,
     distances,
     ranged_for,
     scaled_sums,
@@ -197,10 +198,7 @@ def _dense_of_floats(
     blocks = node.block_scales(1)
     if blocks is not None:
         return dense_of_blocks(rows, weight, *blocks)
-    ranged, one = ranged_for(node, rows), constant(1, "float32")
-    sums = call("qnn.dense", ranged.data, signed(weight), reshape(ranged.zero, (-1,)),
-                constant(0, "int32"), one, one, units=units)
-    return scaled_sums(sums, ranged.scale, node.quantization(1))
+    return dense_of_bytes(ranged_for(node, rows), weight, node.quantization(1))
 
 
 @converter("FULLY_CONNECTED")

@@ -8,6 +8,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, reshape
 from sterna.frontend.tflite.arithmetic import activated
+from sterna.frontend.tflite.dynamic_range import as_floats, dense_of_state
 from sterna.frontend.tflite.node import Node, converter, single
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -56,11 +57,8 @@ def svdf(node: Node) -> RelayExpr:
         raise ValueError(f"its {filters} filters are not of rank {rank}")
     state = reshape(node.variables.held(node, 4), (batch, filters, memory))
     if dtype_of(node[0]) == "float32":
-        if dtype_of(node[1]) != "float32":
-            raise OpNotImplemented("floats by weights of whole numbers")
-        feature = call("nn.dense", node[0], node[1], units=filters)
-        moved = _moved(state, feature)
-        made = _filtered(moved, node[2], (batch, filters // rank, rank), node.get(3))
+        moved = _moved(state, dense_of_state(node, node[0], 1))
+        made = _filtered(moved, as_floats(node, 2), (batch, filters // rank, rank), node.get(3))
         node.variables.assign_held(node, 4, reshape(moved, (batch, filters * memory)))
         return activated(node, made)
     if node.dtype() != "int8" or depth != node.shape()[1]:

@@ -10,10 +10,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, rank_of, reshape
-from sterna.frontend.tflite.node import Node
+from sterna.frontend.tflite.node import Node, single
 from sterna.frontend.tflite.schema import Quantization
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
+from sterna.support.errors import OpNotImplemented
 
 LOW, HIGH = -128.0, 127.0
 # Operators that kernels for processors have for weights of int8.
@@ -128,6 +129,34 @@ def scaled_sums(sums: RelayExpr, scale: RelayExpr, weight: Quantization) -> Rela
     own = weight.scale.reshape(()) if weight.is_single else weight.scale
     rows = call("multiply", cast(sums, "float32"), scale)
     return call("multiply", rows, constant(own.astype(np.float32)))
+
+
+def dense_of_bytes(ranged: Ranged, weight: RelayExpr, scheme: Quantization) -> RelayExpr:
+    """Rows of floats, as bytes, by weights of bytes."""
+    one = constant(1, "float32")
+    sums = call("qnn.dense", ranged.data, signed(weight), reshape(ranged.zero, (-1,)),
+                constant(0, "int32"), one, one)
+    return scaled_sums(sums, ranged.scale, scheme)
+
+
+def dense_of_state(node: Node, rows: RelayExpr, place: int) -> RelayExpr:
+    """Rows by weights of a layer with a state, which has one rule for all weights of bytes."""
+    match node.dtype(place):
+        case "float32":
+            return call("nn.dense", rows, node[place], units=node.shape(place)[0])
+        case "int8" | "uint8":
+            single(node.quantization(place), "its weights")
+            ranged = by_wide_range if node.attr("asymmetric") else by_magnitude
+            return dense_of_bytes(ranged(rows), node[place], node.quantization(place))
+    raise OpNotImplemented(f"floats by weights of {node.dtype(place)}")
+
+
+def as_floats(node: Node, place: int) -> RelayExpr:
+    """Factors, or what bytes of a single scale stand for."""
+    if node.dtype(place) == "float32":
+        return node[place]
+    scale, _ = single(node.quantization(place), "its weights")
+    return call("multiply", cast(signed(node[place]), "float32"), constant(scale, "float32"))
 
 
 def dense_of_blocks(rows: RelayExpr, weight: RelayExpr, scales: Array, size: int) -> RelayExpr:

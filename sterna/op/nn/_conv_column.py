@@ -17,23 +17,26 @@ from sterna.relay.op import call
 if TYPE_CHECKING:
     from sterna.op.nn._conv_shape import ConvAttrs
 
-LAYOUTS = ("NHWC", "HWIO", "HWOI")
+KERNELS = ("HWIO", "HWOI", "OHWI", "OIHW")
 
 
 def column_as_line(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr | None:
     """A convolution whose images, windows and results are one pixel wide, with its axes swapped."""
     data, weight = (tensor_type(arg) for arg in args)
-    layouts = {attrs.data_layout, attrs.out_layout or "NHWC", attrs.kernel_layout}
     static = data.is_static and weight.is_static
-    if attrs.implementation or not layouts <= {*LAYOUTS} or not static:
+    if {attrs.data_layout, attrs.out_layout or "NHWC"} != {"NHWC"} or attrs.implementation:
+        return None
+    if attrs.kernel_layout not in KERNELS or not static:
         return None
     batch, high, wide, channels = data.concrete_shape
-    window = weight.concrete_shape[:2]
+    first = attrs.kernel_layout.index("H")
+    kernel = weight.concrete_shape
+    window = kernel[first : first + 2]
     if wide != 1 or high == 1 or window[1] != 1 or window[0] == 1:
         return None
     if attrs.before[1] or attrs.after[1]:
         return None
-    swapped = (window[1], window[0], *weight.concrete_shape[2:])
+    swapped = (*kernel[:first], *window[::-1], *kernel[first + 2 :])
     made = call(
         "nn.conv2d", call("reshape", args[0], newshape=(batch, wide, high, channels)),
         _reshaped(args[1], swapped),
