@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 12450,
     "rpc": 5090,
     "runtime": 2270,
-    "schedule": 21100,
+    "schedule": 21250,
     "support": 4330,
     "target": 4400,
     "te": 5270,

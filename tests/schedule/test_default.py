@@ -155,6 +155,19 @@ def test_hardly_a_number_of_an_odd_length_is_stored_alone(body: RelayExpr, threa
     assert alone(loops.body, 1) <= count // 64
 
 
+@pytest.mark.parametrize("shape, grid", [((2, 11, 9, 7), (5, 7)), ((1, 3, 6, 40), (16, 8))])
+def test_places_are_looked_up_once_for_several_channels(
+    shape: tuple[int, ...], grid: tuple[int, ...]
+) -> None:
+    data, places = relay.var("data", shape=shape), relay.var("grid", shape=(shape[0], 2, *grid))
+    for processor in PROCESSORS[:3]:
+        check(relay.nn.relu(relay.image.grid_sample(data, places)), processor)
+    module = tvm.IRModule.from_expr(relay.image.grid_sample(data, places))
+    built = relay.build(module, target="llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake")
+    text = built.lib.get_source("asm")
+    assert "vgatherdps" in text and "vgatherqps" not in text, "indices of 32 bits"
+
+
 @pytest.mark.parametrize("bias", [(20, 1, 1), (1, 1), (20, 7, 9)])
 def test_what_follows_a_transpose_is_computed_along_what_is_read(bias: tuple[int, ...]) -> None:
     x, other = relay.var("x", shape=(2, 63, 20)), relay.var("bias", shape=bias)

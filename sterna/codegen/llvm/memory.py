@@ -52,6 +52,9 @@ class MemoryEmitter(ExprEmitter):
         kind = value_type(dtype)
         if dtype.bits > self.module.pointer_bits:
             return self.writer.value(f"trunc {kind} {operand} to {target}")
+        if dtype.lanes > 1 and not dtype.is_uint:
+            # gathers take 32 bits as signed numbers: LLVM is not to make unsigned ones of them
+            operand, known_sign = self.writer.value(f"freeze {kind} {operand}"), False
         name = "zext" if dtype.is_uint else "zext nneg" if known_sign else "sext"
         return self.writer.value(f"{name} {kind} {operand} to {target}")
 
