@@ -139,6 +139,9 @@ class InstructionSet:
     picks_from_rows: tuple[Capability, ...] = ()
     """Words that lie some words apart come by shuffles of the rows that hold them sooner than by a
     gather, as measured."""
+    gathers: tuple[Capability, ...] = ()
+    """One instruction reads words from as many places as a vector has lanes, no slower than one
+    after the other."""
     ordered_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, and the second where one is NaN."""
     dot4: tuple[Dot4, ...] = ()

@@ -93,6 +93,7 @@ X86 = InstructionSet(
     fp16_arithmetic=(Capability(("avx512fp16", "avx512vl")),),
     bf16_rounding=(Capability(("avx512bf16",)),),
     picks_from_rows=(Capability(("avx2",)),),
+    gathers=(Capability(("avx512f", "avx512vl")),),
     ordered_maximum=(Capability(("avx",)),),
     dot4=(
         Dot4(("avx512vnni", *_WORDS), intrinsics={("uint", "int"): _VPDPBUSD}),

@@ -17,6 +17,7 @@ from sterna.schedule.loops import (
 from sterna.schedule.moved_elements import (
     LINE_BITS,
     all_read_across,
+    fills_gathers,
     places_told,
     schedule_gathered,
     schedule_one_by_one,
@@ -126,7 +127,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     sizes = extents_of(axes)
     if not functions_of(stage) and (told := places_told(stage)):
         channel = shared_axis(stage, told)
-        if channel is not None and len(told) > 1:
+        if channel is not None and (len(told) > 1 or fills_gathers(stage, processor)):
             schedule_gathered(stage, channel, processor, axes_in_order(stage))
         else:
             schedule_one_by_one(stage, axes, sizes)

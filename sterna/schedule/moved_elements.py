@@ -138,6 +138,13 @@ def shared_axis(stage: Stage, told: Sequence[ProducerLoad]) -> IterVar | None:
     return next((a for a in reversed(stage.op.axis) if a.var not in seen), None)
 
 
+def fills_gathers(stage: Stage, processor: Processor) -> bool:
+    """Whether instructions gather such elements, and rows of them fill vectors."""
+    dtype, lanes = stage.op.output(0).dtype, processor.lanes(stage.op.output(0).dtype)
+    assert isinstance(stage.op, ComputeOp)
+    return processor.gathers and dtype.bits >= 32 and extents_of(stage.op.axis)[-1] >= lanes
+
+
 def schedule_gathered(
     stage: Stage, channel: IterVar, processor: Processor, together: int
 ) -> None:

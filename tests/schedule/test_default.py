@@ -168,6 +168,14 @@ def test_places_are_looked_up_once_for_several_channels(
     assert "vgatherdps" in text and "vgatherqps" not in text, "indices of 32 bits"
 
 
+@pytest.mark.parametrize("size", [(13, 37), (7, 5), (40, 16)])
+def test_rows_that_are_stretched_are_gathered(size: tuple[int, int]) -> None:
+    data = relay.var("data", shape=(2, 3, 9, 11))
+    made = relay.image.resize2d(data, size, layout="NCHW", method="nearest_neighbor")
+    for gathers in (False, True):
+        check(relay.nn.relu(made), Processor(512, 32, gathers=gathers))
+
+
 @pytest.mark.parametrize("bias", [(20, 1, 1), (1, 1), (20, 7, 9)])
 def test_what_follows_a_transpose_is_computed_along_what_is_read(bias: tuple[int, ...]) -> None:
     x, other = relay.var("x", shape=(2, 63, 20)), relay.var("bias", shape=bias)
