@@ -129,9 +129,10 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
         channel = shared_axis(stage, told)
         if channel is not None and (len(told) > 1 or fills_gathers(stage, processor)):
             schedule_gathered(stage, channel, processor, axes_in_order(stage))
-        else:
+            return
+        if not (channel is None and fills_gathers(stage, processor)):
             schedule_one_by_one(stage, axes, sizes)
-        return
+            return
     lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     across = None if flat else _read_across(stage)
     if across is not None:  # whole lines are written while they are in the cache
