@@ -23,7 +23,7 @@ BUDGET = {
     "exec": 200,
     "frontend": 23350,
     "ir": 3700,
-    "isa": 1140,
+    "isa": 1180,
     "lowering": 3880,
     "meta_schedule": 1600,
     "micro": 3600,

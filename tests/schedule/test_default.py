@@ -162,10 +162,12 @@ def test_places_are_looked_up_once_for_several_channels(
     data, places = relay.var("data", shape=shape), relay.var("grid", shape=(shape[0], 2, *grid))
     for processor in PROCESSORS[:3]:
         check(relay.nn.relu(relay.image.grid_sample(data, places)), processor)
-    module = tvm.IRModule.from_expr(relay.image.grid_sample(data, places))
-    built = relay.build(module, target="llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake")
-    text = built.lib.get_source("asm")
-    assert "vgatherdps" in text and "vgatherqps" not in text, "indices of 32 bits"
+    stretched = relay.image.resize2d(data, (31, 57), layout="NCHW", method="linear")
+    for made in (relay.image.grid_sample(data, places), stretched):
+        module = tvm.IRModule.from_expr(made)
+        built = relay.build(module, target="llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake")
+        text = built.lib.get_source("asm")
+        assert "vgatherdps" in text and "vgatherqps" not in text, "indices of 32 bits"
 
 
 @pytest.mark.parametrize("size", [(13, 37), (7, 5), (40, 16)])
