@@ -139,6 +139,9 @@ class InstructionSet:
     picks_from_rows: tuple[Capability, ...] = ()
     """Words that lie some words apart come by shuffles of the rows that hold them sooner than by a
     gather, as measured."""
+    gathers: tuple[ByLanes, ...] = ()
+    """One instruction reads words from as many places as a vector has lanes, no slower than one
+    after the other: vgatherdps."""
     ordered_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, and the second where one is NaN."""
     dot4: tuple[Dot4, ...] = ()
@@ -249,6 +252,10 @@ class Instructions:
     def dot4(self) -> Dot4 | None:
         """The best row of a capability, if the processor has one; the same goes for those below."""
         return best(self.isa.dot4, self.features)
+
+    @property
+    def gathers(self) -> ByLanes | None:
+        return best(self.isa.gathers, self.features)
 
     @property
     def dot2(self) -> ByLanes | None:

@@ -17,6 +17,8 @@ class Processor:
     """How many of these LLVM fills with operands of products to come."""
     by_element_fma: bool = False
     """Whether a multiply-add takes one lane of a register for all lanes of another."""
+    gathers: bool = False
+    """Whether one instruction reads words from as many places as a vector has lanes."""
     whole_vectors: bool = False
     """Whether channels of zeros that fill vectors up pay."""
     l1_bytes: int = 32 * 1024

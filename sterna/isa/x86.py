@@ -93,6 +93,10 @@ X86 = InstructionSet(
     fp16_arithmetic=(Capability(("avx512fp16", "avx512vl")),),
     bf16_rounding=(Capability(("avx512bf16",)),),
     picks_from_rows=(Capability(("avx2",)),),
+    gathers=(ByLanes(("avx512f", "avx512vl"), intrinsics={
+        4: "llvm.x86.avx512.mask.gather3siv4.sf", 8: "llvm.x86.avx512.mask.gather3siv8.sf",
+        16: "llvm.x86.avx512.mask.gather.dps.512",
+    }),),
     ordered_maximum=(Capability(("avx",)),),
     dot4=(
         Dot4(("avx512vnni", *_WORDS), intrinsics={("uint", "int"): _VPDPBUSD}),

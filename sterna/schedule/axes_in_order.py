@@ -1,13 +1,15 @@
 """Which of the last axes of a stage may be fused: rows of 14 pixels become one row of 196."""
 
-from sterna.ir.expr import variables_in
 from sterna.ir.node import Node
 from sterna.te import ComputeOp, Stage
 from sterna.te.tensor import ProducerLoad
 
 
 def axes_in_order(stage: Stage) -> int:
-    """How many of them: what is read along them lies in the same order, or is a single number."""
+    """How many of them: what is read along them lies in the same order, or is a single number.
+
+    So may the numbers that say where else is read.
+    """
     assert isinstance(stage.op, ComputeOp)
     most = len(stage.op.axis)
     return next(n for n in range(most, 0, -1) if n == 1 or _in_order(stage, stage.op, n))
@@ -25,10 +27,9 @@ def _in_order(stage: Stage, op: ComputeOp, count: int) -> bool:
                 return False  # a number that is computed with
             left.extend(node.children())
             continue
-        last, others = list(node.indices[-count:]), node.indices[:-count]
-        whole = last == axes
-        seen = {v for index in (others if whole else node.indices) for v in variables_in(index)}
-        if seen & {*axes} or (whole and [*node.tensor.shape[-count:]] != shape):
+        whole = list(node.indices[-count:]) == axes
+        left.extend(node.indices[:-count] if whole else node.indices)
+        if whole and [*node.tensor.shape[-count:]] != shape:
             return False
         maker = stage.schedule.stage_map.get(node.tensor.op)
         if whole and maker is not None and maker.attach_type == "inline":

@@ -17,8 +17,11 @@ from sterna.schedule.loops import (
 from sterna.schedule.moved_elements import (
     LINE_BITS,
     all_read_across,
-    reads_anywhere,
+    fills_gathers,
+    places_told,
+    schedule_gathered,
     schedule_one_by_one,
+    shared_axis,
     transpose_tiles,
 )
 from sterna.schedule.registry import generic_schedule
@@ -122,9 +125,14 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if not axes:
         return
     sizes = extents_of(axes)
-    if not functions_of(stage) and reads_anywhere(stage):
-        schedule_one_by_one(stage, axes, sizes)
-        return
+    if not functions_of(stage) and (told := places_told(stage)):
+        channel = shared_axis(stage, told)
+        if channel is not None and (len(told) > 1 or fills_gathers(stage, processor)):
+            schedule_gathered(stage, channel, processor, axes_in_order(stage))
+            return
+        if not (channel is None and fills_gathers(stage, processor)):
+            schedule_one_by_one(stage, axes, sizes)
+            return
     lanes = processor.lanes(stage.op.output(0).dtype) * vectors_at_once(stage, processor)
     across = None if flat else _read_across(stage)
     if across is not None:  # whole lines are written while they are in the cache

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
-from sterna.schedule.kernel import Kernel
+from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of, parallelise
 from sterna.schedule.reads import Read, direct_reads_of, reads_of
 from sterna.schedule.transpose_tile import holds_squares, transpose_intrinsic
@@ -22,6 +22,8 @@ ROWS_OF_PAGES = 32
 # Elements that are taken side by side from anywhere; fewer rows than these are shared in parts.
 BESIDE = 4
 FEW_ROWS = 2
+# Channels that are read at a vector of places before the next one is looked up.
+CHANNELS_AT_A_PLACE = 8
 
 
 def all_read_across(stage: Stage, inner: bool = False) -> IterVar | None:
@@ -95,8 +97,8 @@ def transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
         parallelise(stage, outer, extents_of(outer))
 
 
-def reads_anywhere(stage: Stage) -> bool:
-    """Whether neighbours of a result come from places that integers in memory tell one by one."""
+def places_told(stage: Stage) -> list[ProducerLoad]:
+    """What tells, one by one, where neighbours of a result are read; none if not integers alone."""
     assert isinstance(stage.op, ComputeOp)
     last = stage.op.axis[-1].var
     told: list[ProducerLoad] = []
@@ -113,7 +115,7 @@ def reads_anywhere(stage: Stage) -> bool:
     for part in stage.op.body:
         post_order(part, visit)
     by_lane = [load for load in told if any(last in variables_in(at) for at in load.indices)]
-    return bool(by_lane) and all(load.tensor.dtype.is_integer for load in by_lane)
+    return by_lane if all(load.tensor.dtype.is_integer for load in by_lane) else []
 
 
 def schedule_one_by_one(stage: Stage, axes: Sequence[IterVar], sizes: Sequence[int]) -> None:
@@ -127,3 +129,39 @@ def schedule_one_by_one(stage: Stage, axes: Sequence[IterVar], sizes: Sequence[i
         few = math.prod(rows) < FEW_ROWS
         parallelise(stage, [*outer, pieces] if few else outer,
                     [*rows, -(-columns // BESIDE)] if few else rows)
+
+
+def shared_axis(stage: Stage, told: Sequence[ProducerLoad]) -> IterVar | None:
+    """The innermost axis along which all is read at the same places; None: there is none."""
+    assert isinstance(stage.op, ComputeOp)
+    seen = {var for load in told for index in load.indices for var in variables_in(index)}
+    return next((a for a in reversed(stage.op.axis) if a.var not in seen), None)
+
+
+def fills_gathers(stage: Stage, processor: Processor) -> bool:
+    """Whether instructions gather such elements, and rows of them fill vectors."""
+    dtype, lanes = stage.op.output(0).dtype, processor.lanes(stage.op.output(0).dtype)
+    assert isinstance(stage.op, ComputeOp)
+    return processor.gathers and dtype.bits >= 32 and extents_of(stage.op.axis)[-1] >= lanes
+
+
+def schedule_gathered(
+    stage: Stage, channel: IterVar, processor: Processor, together: int
+) -> None:
+    """Sums of what is read at told places: vectors of places, for several channels in turn.
+
+    together: so many of the last axes lie in one order.
+    """
+    axes, lanes = list(stage.op.axis), processor.lanes(stage.op.output(0).dtype)
+    (channels,), length = extents_of([channel]), math.prod(extents_of(axes[-together:]))
+    row = stage.fuse(*axes[-together:])
+    others = [axis for axis in axes[:-together] if axis is not channel]
+    blocks, within = stage.split(channel, factor=min(channels, CHANNELS_AT_A_PLACE))
+    pieces, lane = stage.split(row, factor=min(lanes, length))
+    stage.reorder(*others, blocks, pieces, within, lane)
+    stage.unroll(within)
+    stage.vectorize(lane)
+    stage.pragma(pieces, "loop_partition_hint", True)
+    counts = [*extents_of(others), -(-channels // CHANNELS_AT_A_PLACE), -(-length // lanes)]
+    if channels * length >= PARALLEL_ELEMENTS:
+        parallelise(stage, [*others, blocks, pieces], counts)

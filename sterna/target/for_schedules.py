@@ -38,6 +38,7 @@ def processor_of(target: Target) -> Processor:
         vector_registers=machine.vector_registers or 8,
         operand_registers=isa.operand_registers if has_vectors else 0,
         by_element_fma=machine.provides("by_element_fma"),
+        gathers=machine.provides("gathers") and picks,
         whole_vectors=machine.provides("whole_vectors") and picks,
         l1_bytes=machine.l1_bytes or isa.l1_kib * 1024,
         l2_bytes=machine.l2_bytes or isa.l2_kib * 1024,

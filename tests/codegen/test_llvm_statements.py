@@ -242,6 +242,25 @@ def test_shuffles() -> None:
     np.testing.assert_array_equal(got, np.array([0, 1, 2, 3, 9, 12, 13, 14])[list(picks)])
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32", "float64", "int8"])
+@pytest.mark.parametrize("lanes", [4, 8, 16, 24, 32])
+def test_gathers(dtype: str, lanes: int) -> None:
+    x, places = make_buffer("x", dtype, 50), make_buffer("places", "int32", lanes)
+    plain, guarded = make_buffer("plain", dtype, lanes), make_buffer("guarded", dtype, lanes)
+    row = Ramp(const(0), const(1), lanes)
+    read = BufferLoad(x, (BufferLoad(places, (row,)) + 20,))
+    other = cast(f"{dtype}x{lanes}", const(7))
+    wanted = build.greater(BufferLoad(places, (row,)), cast(f"int32x{lanes}", const(0)))
+    body = seq(BufferStore(plain, read, (row,)),
+               BufferStore(guarded, if_then_else(wanted, read, other), (row,)))
+    given = np.arange(50).astype(dtype)
+    at = np.random.default_rng(lanes).integers(-20, 30, lanes).astype("int32")
+    got, kept = np.zeros(lanes, dtype), np.zeros(lanes, dtype)
+    assert Loaded(kernel("f", [x, places, plain, guarded], body))(given, at, got, kept) == 0
+    np.testing.assert_array_equal(got, given[at + 20])
+    np.testing.assert_array_equal(kept, np.where(at > 0, given[at + 20], 7))
+
+
 @pytest.mark.parametrize("lanes", [100, 1024, 2048])
 def test_wide_vectors(lanes: int) -> None:
     a, out = make_buffer("a", "float32", lanes), make_buffer("out", "float32", lanes)

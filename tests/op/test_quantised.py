@@ -103,6 +103,32 @@ def test_small_sums_become_bytes_as_large_ones_do(bias: int, dtype: str) -> None
     assert reach == 131 * np.abs(weight.astype("int64")).sum(1).max() + np.abs(added).max()
 
 
+@pytest.mark.parametrize("data", ["uint8", "int8"])
+@pytest.mark.parametrize("zero", [0, 90, 128, 255, None])
+@pytest.mark.parametrize("shape", [(7, 30), (2, 3, 64)])
+def test_weights_of_any_zero_point_are_multiplied_as_bytes(
+    data: str, zero: int | None, shape: tuple[int, ...]
+) -> None:
+    rng = np.random.default_rng(zero)
+    weight = rng.integers(0, 256, (20, shape[-1])).astype("uint8")
+    points = rng.integers(0, 256, 20) if zero is None else np.array(zero)
+    low = np.iinfo(data).min
+    x = rng.integers(low, low + 256, shape).astype(data)
+    one = relay.const(np.float32(1))
+    made = relay.qnn.dense(
+        relay.var("x", shape=shape, dtype=data), relay.const(weight),
+        relay.const(np.int32(low + 9)), relay.const(points.astype("int32")), one, one, units=20,
+    )
+    shifted = weight.astype("int32") - points.reshape(-1, 1)
+    np.testing.assert_array_equal(run(made, x=x), (x.astype("int32") - (low + 9)) @ shifted.T)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(made))
+    for machine in ("x86_64-linux-gnu -mcpu=cascadelake", "aarch64-linux-gnu -mcpu=neoverse-n1"):
+        legal = relay.transform.Legalize(tvm.target.Target(f"llvm -mtriple={machine}"))(module)
+        parts: list[relay.Expr] = []
+        relay.analysis.post_order_visit(legal["main"], parts.append)
+        assert "int8" in [str(p.data.dtype) for p in parts if isinstance(p, relay.Constant)]
+
+
 # ---- narrow types ----
 
 

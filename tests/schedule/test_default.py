@@ -155,6 +155,29 @@ def test_hardly_a_number_of_an_odd_length_is_stored_alone(body: RelayExpr, threa
     assert alone(loops.body, 1) <= count // 64
 
 
+@pytest.mark.parametrize("shape, grid", [((2, 11, 9, 7), (5, 7)), ((1, 3, 6, 40), (16, 8))])
+def test_places_are_looked_up_once_for_several_channels(
+    shape: tuple[int, ...], grid: tuple[int, ...]
+) -> None:
+    data, places = relay.var("data", shape=shape), relay.var("grid", shape=(shape[0], 2, *grid))
+    for processor in PROCESSORS[:3]:
+        check(relay.nn.relu(relay.image.grid_sample(data, places)), processor)
+    stretched = relay.image.resize2d(data, (31, 57), layout="NCHW", method="linear")
+    for made in (relay.image.grid_sample(data, places), stretched):
+        module = tvm.IRModule.from_expr(made)
+        built = relay.build(module, target="llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake")
+        text = built.lib.get_source("asm")
+        assert "vgatherdps" in text and "vgatherqps" not in text, "indices of 32 bits"
+
+
+@pytest.mark.parametrize("size", [(13, 37), (7, 5), (40, 16)])
+def test_rows_that_are_stretched_are_gathered(size: tuple[int, int]) -> None:
+    data = relay.var("data", shape=(2, 3, 9, 11))
+    made = relay.image.resize2d(data, size, layout="NCHW", method="nearest_neighbor")
+    for gathers in (False, True):
+        check(relay.nn.relu(made), Processor(512, 32, gathers=gathers))
+
+
 @pytest.mark.parametrize("bias", [(20, 1, 1), (1, 1), (20, 7, 9)])
 def test_what_follows_a_transpose_is_computed_along_what_is_read(bias: tuple[int, ...]) -> None:
     x, other = relay.var("x", shape=(2, 63, 20)), relay.var("bias", shape=bias)

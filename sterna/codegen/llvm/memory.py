@@ -239,6 +239,10 @@ class MemoryEmitter(ExprEmitter):
         element = memory_type(buffer.dtype)
         kind, pointers = vector_type(element, lanes), f"<{lanes} x ptr>"
         mask = self._mask_for(lanes) or splat_literal("i1", "true", lanes)
+        row = self.module.options.instructions.gathers
+        words = element in ("float", "i32") and offset.dtype.element == "int32"
+        if row and words and lanes in row.intrinsics and as_ramp(offset) is None:
+            return self._gather_words(buffer, offset, row.intrinsics[lanes], mask)
         name = f"llvm.masked.gather.v{lanes}{_SHORT.get(element, element)}.v{lanes}p0"
         target = self.module.declare(name, kind, f"{pointers}, <{lanes} x i1>, {kind}")
         align = self.alignment(buffer, build.const(1))
@@ -247,6 +251,19 @@ class MemoryEmitter(ExprEmitter):
             f"call {kind} {target}({pointers} align {align} {self._addresses(buffer, offset)}, "
             f"<{lanes} x i1> {mask}, {kind} {fill})"
         )
+
+    def _gather_words(self, buffer: Buffer, offset: Expr, name: str, mask: str) -> str:
+        """By the instruction itself, which takes indices of 32 bits; LLVM would make addresses."""
+        lanes, writer = offset.dtype.lanes, self.writer
+        floats, element = f"<{lanes} x float>", memory_type(buffer.dtype)
+        with self.exact():
+            indices = self.expr(offset)
+        made = writer.intrinsic(
+            name, floats, f"{floats} zeroinitializer", f"ptr {self.pointer(buffer)}",
+            f"<{lanes} x i32> {indices}", f"<{lanes} x i1> {mask}", "i32 4",
+        )
+        kind = vector_type(element, lanes)
+        return made if kind == floats else writer.value(f"bitcast {floats} {made} to {kind}")
 
     def _addresses(self, buffer: Buffer, offset: Expr) -> str:
         """Those of the lanes; of a ramp they are constants behind the first."""

@@ -225,6 +225,7 @@ def _reference(attrs: GridSampleAttrs, data: Array, grid: Array) -> Array:
 
 
 _GRID = (np.random.default_rng(3).uniform(-1.7, 1.7, (2, 2, 3, 5))).astype("float32")
+_MANY = (np.random.default_rng(5).uniform(-1.2, 1.2, (2, 2, 7, 5))).astype("float32")
 _DEEP = (np.random.default_rng(4).uniform(-1.5, 1.5, (1, 3, 2, 3, 2))).astype("float32")
 
 register(OpRecord(
@@ -243,6 +244,7 @@ register(OpRecord(
         Case(((2, 1, 1, 6), _GRID), {"padding_mode": "reflection", "align_corners": False}, 1e-4),
         Case(((2, 2, 4, 6), _GRID), {"method": "bicubic", "align_corners": False}, 1e-4),
         Case(((2, 2, 4, 6), _GRID), {"method": "nearest"}),
+        Case(((2, 11, 4, 6), _MANY), {"align_corners": False}, 1e-4),
         Case(((1, 2, 3, 4, 2), _DEEP), {"layout": "NCDHW", "align_corners": False}, 1e-4),
         Case(((1, 2, 3, 4, 2), _DEEP),
              {"layout": "NCDHW", "method": "nearest", "padding_mode": "border"}),

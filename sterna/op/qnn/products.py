@@ -125,15 +125,18 @@ class Product:
         kind = tensor_type(data)
         own = to_numpy(weight.data).astype(np.int64)
         own = own - _along(shift, own.ndim, self.columns(attrs, own.ndim))
-        low, high = int_range(DataType("int8"))
-        if kind.dtype.bits != 8 or own.size == 0 or own.min() < low or own.max() > high:
+        axes = None if self.summed is None else self.summed(attrs, kind.ndim)
+        if kind.dtype.bits != 8 or own.size == 0:
             return None
+        steps = _steps_into_int8(own, axes[1] if axes and own.ndim == 2 else None)
+        if steps is None:
+            return self._of_free_operands(attrs, args, target)
+        own, given, given_zero = own - steps, data, data_zero
         repeated = (repeated_channel(attrs, data, own, target)
                     if self.plain == "nn.conv2d" else None)
         if repeated is not None:
             data, attrs = repeated
             kind = tensor_type(data)
-        axes = None if self.summed is None else self.summed(attrs, kind.ndim)
         missing = 0
         if axes is not None:
             missing = bytes_missing(own.shape[axes[1]], processor_of(target))
@@ -150,7 +153,15 @@ class Product:
             data = call("nn.pad", data, const(0, kind.dtype), pad_width=tuple(width))
         made = call(self.plain.replace("nn.", "qnn."), data, const(own.astype(np.int8)), data_zero,
                     const(0), *scales, **dict(attrs.items()))
-        return made
+        if axes is None or not steps.any():
+            return made
+        dtype, length = attrs.out_dtype, tensor_type(given).shape[axes[0]]
+        if not isinstance(length, int):
+            return None
+        sums = call("sum", call("cast", given, dtype=dtype), axis=axes[0], keepdims=True)
+        zeros = call("multiply", as_column(given_zero, 1, dtype), const(length, str(dtype)))
+        missed = const(steps.reshape(-1).astype(numpy_dtype(dtype)))
+        return call("add", made, call("multiply", call("subtract", sums, zeros), missed))
 
     def _of_free_operands(
         self, attrs: Any, args: tuple[RelayExpr, ...], target: Target
@@ -195,6 +206,18 @@ class Product:
             cases=cases,
             doc=doc,
         ))
+
+
+def _steps_into_int8(own: Array, axis: int | None) -> Array | None:
+    """What takes weights into int8: of those that are summed along an axis, each column its own.
+
+    Unsigned weights whose zero point is not 128 need some. None if nothing does.
+    """
+    low, high = int_range(DataType("int8"))
+    least, most = own.min(axis, keepdims=True), own.max(axis, keepdims=True)
+    steps: Array = np.maximum(most - high, 0) + np.minimum(least - low, 0)
+    fits = (most - steps <= high) & (least - steps >= low)
+    return steps if fits.all() and (axis is not None or not steps.any()) else None
 
 
 def _preferred(target: Target) -> str | None:

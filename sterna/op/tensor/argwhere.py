@@ -18,7 +18,7 @@ from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import at_least, axis_of, of_kind, size_of, tensor
 from sterna.op.indexing import dims_of, unravel
-from sterna.op.statements import statements, variable
+from sterna.op.statements import loops, statements, variable
 from sterna.op.thread_sort import SHORTEST_BY_THREADS, Positions, each
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
@@ -216,35 +216,38 @@ def _infer_compress(padded: bool) -> Callable[..., Type]:
 
 
 def _compute_compress(attrs: CompressAttrs, out: Type, data: Tensor, condition: Tensor) -> Any:
-    shape = dims_of(data)
+    shape, (count,) = dims_of(data), dims_of(condition)
     axis = None if attrs.axis is None else axis_of(attrs.axis, data.ndim)
-    rest = [] if axis is None else [*shape[:axis], *shape[axis + 1 :]]
+    outer, inner = ([], []) if axis is None else (shape[:axis], shape[axis + 1 :])
     kind = index_type(product(shape))
-
-    def along(place: Expr, element: Expr) -> tuple[Expr, ...]:
-        around = unravel(element, rest)
-        return (place,) if axis is None else (*around[:axis], place, *around[axis:])
 
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         source, flags, kept = ins[0], ins[1], outs[0]
         room = kept.shape[axis or 0]
+        places = ib.allocate(kind, (count,), name="places")
         found = variable(ib, kind, "found", 0)
+        with ib.for_range(0, count, name="k", dtype=kind) as k:
+            # no branch: a place that is not wanted is written over by the next
+            places[found.get()] = k
+            found.set(found.get() + build.cast(kind, flags[k]))
         with (
-            ib.for_range(0, condition.shape[0], name="k", dtype=kind) as k,
-            ib.if_scope(build.logical_and(flags[k], found.get() < room)),
+            loops(ib, outer, "o") as around,
+            ib.for_range(0, build.minimum(found.get(), room), name="n", dtype=kind) as n,
         ):
-            with ib.for_range(0, product(rest), name="e") as e:
-                place = tuple(unravel(k, shape)) if axis is None else along(k, e)
-                kept[along(found.get(), e)] = source[place]
-            found.set(found.get() + 1)
+            k = ib.let("place", places[n])
+            with ib.for_range(0, product(inner), name="e") as e:
+                rest = unravel(e, inner)
+                at = unravel(k, shape) if axis is None else [*around, k, *rest]
+                kept[(*around, n, *rest)] = source[tuple(at)]
         if len(outs) > 1:
             outs[1][0] = build.cast("int32", found.get())
         if len(outs) > 1 and attrs.filled:
             with (
-                ib.for_range(found.get(), room, name="k") as k,
-                ib.for_range(0, product(rest), name="e") as e,
+                loops(ib, outer, "o") as around,
+                ib.for_range(found.get(), room, name="n", dtype=kind) as n,
+                ib.for_range(0, product(inner), name="e") as e,
             ):
-                kept[along(k, e)] = build.const(0, kept.dtype)
+                kept[(*around, n, *unravel(e, inner))] = build.const(0, kept.dtype)
 
     made = statements(out, [data, condition], fill, "T_compress")
     return made if isinstance(out, TupleType) else made[0]
@@ -286,6 +289,15 @@ def _compress_by_threads(attrs: CompressAttrs, out: Type, data: Tensor, conditio
     return made if isinstance(out, TupleType) else made[0]
 
 
+def _measured_compress(attrs: CompressAttrs, args: Sequence[RelayExpr]) -> RelayExpr:
+    """Where the condition holds, and then what lies there: a result of just its size."""
+    data, condition = args
+    places = call("squeeze", trimmed("argwhere_padded", [condition], 0, filled=False), axis=(1,))
+    if attrs.axis is None:
+        data = call("reshape", data, newshape=(-1,))
+    return call("take", data, places, axis=attrs.axis or 0)
+
+
 def _reference_compress(attrs: CompressAttrs, data: Array, condition: Array) -> Array:
     made: Array = np.compress(condition, data, axis=attrs.axis)
     return made
@@ -319,9 +331,7 @@ register(OpRecord(
     compute_by_threads=_compress_by_threads,
     reference=_reference_compress,
     pattern=OPAQUE,
-    measured=lambda attrs, args: trimmed(
-        "compress_padded", args, attrs.axis, axis=attrs.axis, filled=False
-    ),
+    measured=_measured_compress,
     cases=_COMPRESS_CASES,
     doc="The slices of data along axis, or its elements, for which a condition holds.",
 ))

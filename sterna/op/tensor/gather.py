@@ -1,5 +1,6 @@
 """Elements picked by tensors of indices: gather, gather_nd, adv_index."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -16,7 +17,7 @@ from sterna.op.checks import (
     tensor,
 )
 from sterna.op.checks import tensors as all_tensors
-from sterna.op.indexing import Index, dims_of, from_either_end, taken_from, within
+from sterna.op.indexing import LARGEST_INT32, Index, dims_of, from_either_end, taken_from, within
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
@@ -51,16 +52,20 @@ def _expect_some(dim: Dim, picks: TensorType) -> None:
         raise ValueError("indices pick from an axis of data without elements")
 
 
-def _safe(value: Expr, dim: Dim) -> Expr:
-    return within(from_either_end(value, dim), dim)
+def _safe(value: Expr, dims: Sequence[Dim], axis: int) -> Expr:
+    """An index along an axis; once it lies inside of few enough elements, 32 bits do."""
+    index = within(from_either_end(value, dims[axis]), dims[axis])
+    known = [dim for dim in dims if type(dim) is int]
+    small = len(known) == len(dims) and math.prod(known) <= LARGEST_INT32
+    return index.astype("int32") if small else index
 
 
 def _compute_gather(attrs: GatherAttrs, out: TensorType, data: Tensor, indices: Tensor) -> Tensor:
     axis = attrs.axis % data.ndim
-    dim = dims_of(data)[axis]
+    dims = dims_of(data)
     return taken_from(
         data, out.shape,
-        lambda i: [*i[:axis], _safe(indices(*i), dim), *i[axis + 1 :]], "T_gather",
+        lambda i: [*i[:axis], _safe(indices(*i), dims, axis), *i[axis + 1 :]], "T_gather",
     )
 
 
@@ -140,7 +145,7 @@ def _compute_nd(attrs: GatherNDAttrs, out: TensorType, data: Tensor, indices: Te
 
     def where(i: Index) -> Index:
         picked = [
-            _safe(indices(number, *i[:own]), dims[batch + number]) for number in range(rank)
+            _safe(indices(number, *i[:own]), dims, batch + number) for number in range(rank)
         ]
         return [*i[:batch], *picked, *i[own:]]
 
@@ -208,7 +213,7 @@ def _compute_adv(attrs: None, out: TensorType, inputs: list[Tensor]) -> Tensor:
 
     def where(i: Index) -> Index:
         picked = [
-            _safe(read_broadcast(pick, i[:own], out.shape[:own]), dims[axis])
+            _safe(read_broadcast(pick, i[:own], out.shape[:own]), dims, axis)
             for axis, pick in enumerate(picks)
         ]
         return [*picked, *i[own:]]
