@@ -27,17 +27,6 @@ def test_activations_and_products() -> None:
     own("FusedConv", floats(1, 2, 5, 5), floats(3, 2, 3, 3), floats(3), activation="Relu")
 
 
-def test_transformers() -> None:
-    data = floats(2, 3, 8)
-    own("SkipLayerNormalization", data, floats(2, 3, 8), floats(8), floats(8), floats(8))
-    own("Attention", data, floats(8, 24), floats(24), num_heads=2)
-    mask = np.array([[1, 1, 0], [1, 1, 1]], "int32")
-    own("Attention", data, floats(8, 24), floats(24), mask, num_heads=2)
-    ids = RNG.integers(0, 9, (2, 3)).astype("int32")
-    own("EmbedLayerNormalization", ids, ids % 2, floats(9, 8), floats(5, 8), floats(2, 8),
-        floats(8), floats(8), mask, outputs=2)
-
-
 def test_experimental_operators() -> None:
     data = floats(1, 3, 6, 5)
     check("ImageScaler", data, opset=7, bias=[0.1, 0.2, 0.3], scale=2.0)
