@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1600,
     "micro": 3600,
     "model": 3880,
-    "op": 31950,
+    "op": 32400,
     "quantization": 2260,
     "relay": 12450,
     "rpc": 5090,

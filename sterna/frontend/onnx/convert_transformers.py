@@ -387,16 +387,32 @@ def matmul_of_few_bits(node: Node) -> RelayExpr:
         raise OpNotImplemented("an order of the blocks (g_idx)")
     units, depth, bits = node.attr("N"), node.attr("K"), node.attr("bits", 4)
     block = node.attr("block_size")
-    scales = reshape(node[2], (units, -(-depth // block)))
-    weight = _widened(reshape(node[1], (units, -1)), scales, node.get(3), bits, (units,), block)
-    if type_of(weight).shape[1] != depth:
-        weight = call("strided_slice", weight, (0,), (depth,), axes=(1,))
+    blocks = -(-depth // block)
     outer = type_of(node[0]).shape[:-1]
     rows = reshape(node[0], (size_of(outer), depth))
-    made = call("nn.dense", rows, cast(weight, dtype_of(rows)))
+    if blocks * block != depth:  # times whatever fills the last block
+        rows = call("nn.pad", rows, ((0, 0), (0, blocks * block - depth)))
+    scale = cast(reshape(node[2], (units, blocks)), dtype_of(rows))
+    zero = cast(_zero_points(node.get(3), bits, (units,), blocks), dtype_of(rows))
+    weight = reshape(node[1], (units, blocks * block * bits // 8))
+    made = call("nn.blockwise_dense", rows, weight, scale, zero, bits=bits)
     if node.has(5):
         made = call("nn.bias_add", made, node[5], axis=-1)
     return reshape(made, (*outer, units))
+
+
+def _zero_points(
+    given: RelayExpr | None, bits: int, outer: tuple[Dim, ...], blocks: int
+) -> RelayExpr:
+    """Those of each block, which may lie as the numbers themselves do."""
+    if given is None:
+        middle = constant(float(1 << (bits - 1)), "float32")
+        return call("broadcast_to", middle, (*outer, blocks))
+    if dtype_of(given) != "uint8":
+        return reshape(given, (*outer, blocks))
+    row = -(-blocks * bits // 8) * 8 // bits
+    numbers = _unpacked(given, bits, (*outer, row))
+    return call("strided_slice", numbers, (0,), (blocks,), axes=(len(outer),))
 
 
 @converter("GatherBlockQuantized", domain=MICROSOFT)
@@ -432,15 +448,7 @@ def _widened(
     blocks, own = type_of(scales).shape[-1], dtype_of(scales)
     assert isinstance(blocks, int)
     level = cast(_unpacked(data, bits, (*outer, blocks, block)), own)
-    if zero is None:
-        offset: RelayExpr = constant(1 << (bits - 1), own)
-    elif dtype_of(zero) == "uint8":
-        row = -(-blocks * bits // 8) * 8 // bits
-        rows = _unpacked(zero, bits, (*outer, row))
-        some = call("strided_slice", rows, (0,), (blocks,), axes=(len(outer),))
-        offset = cast(call("expand_dims", some, -1), own)
-    else:
-        offset = reshape(zero, (*outer, blocks, 1))
+    offset = cast(call("expand_dims", _zero_points(zero, bits, outer, blocks), -1), own)
     scale = call("expand_dims", scales, -1)
     made = call("multiply", call("subtract", level, offset), scale)
     return reshape(made, (*outer, blocks * block))

@@ -25,7 +25,7 @@ from sterna.relay.builders import make
 from sterna.relay.expr import Constant, RelayExpr, RelayExprLike, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
 from sterna.schedule.choose import choose, near
-from sterna.schedule.products import wide, widened
+from sterna.schedule.products import narrowed, wide, widened
 from sterna.target import Target, is_gpu
 from sterna.target.for_schedules import processor_of
 from sterna.te import Tensor, compute, if_then_else, reduce_axis
@@ -192,9 +192,7 @@ def _compute_by_threads(
         return te_sum(if_then_else(has, product, build.const(0, dtype)), axis=k)
 
     total = compute(out.shape, element, name="T_grouped_matmul")
-    if total.dtype == out.dtype:
-        return [total]
-    return [compute(total.shape, lambda *at: build.cast(out.dtype, total(*at)), name="T_narrowed")]
+    return [narrowed(total, out.dtype, "T_narrowed")]
 
 
 # ---- how a processor runs it ----
