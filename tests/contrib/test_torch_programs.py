@@ -71,3 +71,20 @@ def test_operands_of_several_types(name: str) -> None:
 ], ids=str)
 def test_the_same_bits_as_elements_of_another_size(have: Any, want: Any) -> None:
     expect_eager(lambda x: x.view(want) * 1, torch.randn(3, 8).mul(50).to(have))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.complex64], ids=str)
+def test_results_of_training_graphs_are_written_to(dtype: Any) -> None:
+    def program(x: Any) -> Any:
+        first, last = x * 2, x.sum() * 1
+        torch._dynamo.graph_break()
+        first.mul_(3)
+        last.mul_(3)
+        return first, last
+
+    given = torch.randn(3, 4).to(dtype).requires_grad_()
+    torch._dynamo.reset()
+    made, wanted = torch.compile(program, backend="sterna")(given), program(given)
+    torch.testing.assert_close(made, wanted)
+    sums = [abs(first).sum() + abs(last) for first, last in (made, wanted)]
+    torch.testing.assert_close(*[torch.autograd.grad(each, given) for each in sums])
