@@ -56,6 +56,7 @@ MIXED: dict[str, Program] = {
     "searchsorted": lambda: torch.searchsorted(FLOATS, WHOLE),
     "bucketize": lambda: torch.bucketize(FLOATS.half(), WHOLE.sort()[0]),
     "einsum": lambda: torch.einsum("i,j->ij", FLOATS, WHOLE),
+    "truth values": lambda: torch.add(WHOLE > 0, WHOLE == 0, alpha=2),
     "mse_loss": lambda: torch.nn.functional.mse_loss(FLOATS[:3], WHOLE),
 }
 
