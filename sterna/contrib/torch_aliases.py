@@ -131,6 +131,12 @@ def aliases_of(gm: Any, inputs: Sequence[Any]) -> Aliases:
             return ()
 
 
+def no_view(tensor: Any) -> Any:
+    """The same memory as a tensor of its own: autograd lets nobody write to views of results."""
+    made = torch.empty(0, dtype=tensor.dtype)
+    return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape)
+
+
 def with_aliases(graph: Graph, aliases: Aliases) -> Graph:
     """The graph with its results as views, and in orders, as PyTorch gives them."""
     if not any(aliases):

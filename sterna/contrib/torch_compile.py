@@ -33,6 +33,7 @@ from sterna.contrib.torch_aliases import (
     Aliases,
     aliases_of,
     laid_out,
+    no_view,
     unless_written_memory_is_shared,
     with_aliases,
     with_open_aliases,
@@ -404,16 +405,16 @@ def _result(output: ProgramOutput, array: Array) -> Any:
     if not isinstance(output.value, Ref):
         return array.item()
     made = tensor_of(array)
-    return torch.view_as_complex(made) if output.is_complex else made
+    return no_view(torch.view_as_complex(made)) if output.is_complex else made
 
 
 def tensor_of(array: Array) -> Any:
     """A tensor over an array's memory."""
     name = str(array.dtype)
     if getattr(ml_dtypes, name, None) is None:
-        return torch.from_numpy(np.atleast_1d(array)).reshape(array.shape)
-    bits = np.atleast_1d(array).view(np.int16 if array.itemsize == 2 else np.uint8)
-    return torch.from_numpy(bits).view(getattr(torch, name)).reshape(array.shape)
+        return torch.from_numpy(np.asarray(array))
+    bits = np.asarray(array).view(np.int16 if array.itemsize == 2 else np.uint8)
+    return no_view(torch.from_numpy(bits).view(getattr(torch, name)))
 
 
 # ---- training: functional graphs of ATen operators ----

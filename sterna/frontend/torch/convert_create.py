@@ -11,7 +11,7 @@ from sterna.frontend.limits import expect_moderate
 from sterna.frontend.torch.complex_pairs import PARTS, as_complex, is_complex, pair
 from sterna.frontend.torch.convert_shape import shape_of
 from sterna.frontend.torch.extents import Extents, counted, dims_of
-from sterna.frontend.torch.promotion import DEFAULT_FLOAT, Operand, as_type
+from sterna.frontend.torch.promotion import DEFAULT_FLOAT, Operand, as_type, together
 from sterna.frontend.torch.table import aten
 from sterna.frontend.torch.tensors import known_dtype
 from sterna.ir.expr import Expr
@@ -229,8 +229,7 @@ for _name, _dtype in _NAMES.items():
 def isin(
     elements: Operand, test_elements: Operand, assume_unique: bool = False, invert: bool = False
 ) -> RelayExpr:
-    kind = dtype_of(elements) if isinstance(elements, RelayExpr) else _type_of_number(test_elements)
-    data, wanted = as_type(elements, kind), as_type(test_elements, kind)
+    data, wanted = together(elements, test_elements)
     wanted = call("reshape", wanted, (-1,))
     if shape_of(wanted) == (0,):
         return filled(shape_of(data), invert, "bool")

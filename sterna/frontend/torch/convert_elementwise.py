@@ -261,6 +261,8 @@ def signbit(x: RelayExpr) -> RelayExpr:
 
 def _scaled(other: Operand, alpha: float, dtype: str) -> RelayExpr:
     made = as_type(other, dtype)
+    if dtype == "bool":
+        return call("logical_and", made, like(bool(alpha), made))
     return made if alpha == 1 else call("multiply", made, like(alpha, made))
 
 

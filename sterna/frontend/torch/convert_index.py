@@ -22,7 +22,7 @@ from sterna.frontend.torch.convert_shape import (
     unsqueeze,
 )
 from sterna.frontend.torch.extents import Extent, as_tensor, dims_of, is_same, total
-from sterna.frontend.torch.promotion import Operand, is_float, scalar
+from sterna.frontend.torch.promotion import Operand, is_float, scalar, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
@@ -452,7 +452,7 @@ def searchsorted(
     assert lines is not None and x is not None
     if sorter is not None:
         lines = gather(lines, -1, sorter)
-    values = scalar(x, lines) if not isinstance(x, RelayExpr) else x
+    lines, values = together(lines, x)
     single = not rank_of(values)
     values = reshaped(values, (1,)) if single else values
     if rank_of(lines) == 1 and rank_of(values) > 1:

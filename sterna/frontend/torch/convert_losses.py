@@ -10,7 +10,7 @@ from sterna.frontend.torch.convert_index import gathered
 from sterna.frontend.torch.convert_reduce import mean, sum_
 from sterna.frontend.torch.convert_shape import broadcast_tensors, shape_of, unsqueeze
 from sterna.frontend.torch.extents import dims_of
-from sterna.frontend.torch.promotion import in_float32, is_float
+from sterna.frontend.torch.promotion import in_float32, is_float, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 
@@ -27,7 +27,7 @@ def _reduced(losses: RelayExpr, reduction: int) -> RelayExpr:
 @aten("mse_loss")
 @in_float32
 def mse_loss(x: RelayExpr, target: RelayExpr, reduction: int = MEAN) -> RelayExpr:
-    a, b = broadcast_tensors([x, target])
+    a, b = broadcast_tensors(together(x, target))
     apart = call("subtract", a, b)
     return _reduced(call("multiply", apart, apart), reduction)
 
@@ -35,7 +35,7 @@ def mse_loss(x: RelayExpr, target: RelayExpr, reduction: int = MEAN) -> RelayExp
 @aten("l1_loss")
 @in_float32
 def l1_loss(x: RelayExpr, target: RelayExpr, reduction: int = MEAN) -> RelayExpr:
-    a, b = broadcast_tensors([x, target])
+    a, b = broadcast_tensors(together(x, target))
     return _reduced(call("abs", call("subtract", a, b)), reduction)
 
 

@@ -9,7 +9,7 @@ from sterna.frontend.torch.convert_elementwise import add, mul
 from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import broadcast_dims, expand, places_of, shape_of
 from sterna.frontend.torch.extents import dims_of, total
-from sterna.frontend.torch.promotion import in_float32
+from sterna.frontend.torch.promotion import in_float32, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -184,7 +184,7 @@ def addbmm(
 def einsum(
     equation: str, tensors: Sequence[RelayExpr], path: Sequence[int] | None = None
 ) -> RelayExpr:
-    return call("einsum", list(tensors), equation.replace(" ", ""))
+    return call("einsum", together(*tensors), equation.replace(" ", ""))
 
 
 @aten("bilinear")

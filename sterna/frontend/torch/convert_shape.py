@@ -6,7 +6,16 @@ from itertools import pairwise
 
 import numpy as np
 
-from sterna.frontend.calls import axis_below, call, cast, constant, parts, rank_of, type_of
+from sterna.frontend.calls import (
+    axis_below,
+    call,
+    cast,
+    constant,
+    dtype_of,
+    parts,
+    rank_of,
+    type_of,
+)
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.limits import MOST_NUMBERS, expect_moderate
 from sterna.frontend.torch.checks import expect_equal, expected
@@ -31,6 +40,7 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.relay.expr import RelayExpr
 from sterna.relay.symbols import simplified_dim
+from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
 
 
@@ -72,7 +82,22 @@ def view(
 
 @aten("view.dtype", "view_copy.dtype")
 def view_as_type(x: RelayExpr, dtype: str) -> RelayExpr:
-    return call("reinterpret", x, dtype)
+    """The same bits; elements of another size join or part along the last axis, the low first."""
+    have, want = DataType(dtype_of(x)).bits, DataType(dtype).bits
+    if have == want or "bool" in (dtype, dtype_of(x)):
+        return call("reinterpret", x, dtype)
+    small, times = min(have, want), max(have, want) // min(have, want)
+    bits, kind, outer = call("reinterpret", x, f"uint{have}"), f"uint{small * times}", dims_of(x)
+    shifts = constant(np.arange(times) * small, kind)
+    if have > want:
+        each = call("right_shift", call("expand_dims", bits, rank_of(x)), shifts)
+        each = call("reinterpret", cast(each, f"uint{want}"), dtype)
+        return reshaped(each, (*outer[:-1], outer[-1] * times))
+    if isinstance(outer[-1], int) and outer[-1] % times:
+        raise ValueError(f"{outer[-1]} elements of {have} bits are no elements of {want}")
+    each = cast(reshaped(bits, (*outer[:-1], outer[-1] // times, times)), kind)
+    whole = call("sum", call("left_shift", each, shifts), axis=-1)
+    return call("reinterpret", whole, dtype)
 
 
 @aten("view_as", "reshape_as")

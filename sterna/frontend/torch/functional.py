@@ -16,18 +16,16 @@ from sterna.frontend.torch.memory import (
     BY_MEMORY,
     RENAMED,
     VIEWS,
+    VIEWS_OF_LISTS,
     WRITES_BY_MEMORY,
     Layouts,
     begins_at_its_base,
+    operator_of,
     shares_memory,
+    written_back_by,
 )
 from sterna.frontend.torch.program import Argument, NumberRef, Program, ProgramOutput, Ref, Step
 from sterna.support.errors import OpNotImplemented
-
-
-def operator_of(target: str) -> str:
-    """add_ of aten.add_.Tensor."""
-    return target.split(".")[1] if target.count(".") else target
 
 
 def changes_in_place(target: str) -> bool:
@@ -115,6 +113,8 @@ class _Functional:
         self.steps.append(replace(step, arguments=made))
         if name in VIEWS and isinstance(base, Ref):
             self._note_views(name, step, key, self._meaning(base.name))
+        elif name in VIEWS_OF_LISTS:
+            self._note_views_of_list(step)
 
     def _memory_of(self, name: str, step: Step) -> str:
         """The tensor that lies in order in the memory that a step reads by places."""
@@ -144,6 +144,17 @@ class _Functional:
             if shares is not False:
                 self._expect_made_before(output, base, step)
                 self.views[output] = _View(base, step, place, key, shares is True)
+
+    def _note_views_of_list(self, step: Step) -> None:
+        """Results that view one tensor of a list each; several operands of einsum give a copy."""
+        for argument in step.arguments.values():
+            given = argument if isinstance(argument, list) else [argument]
+            if len(given) != len(step.outputs):
+                continue
+            for place, (each, output) in enumerate(zip(given, step.outputs, strict=True)):
+                if isinstance(each, Ref):
+                    is_known = operator_of(step.target) != "einsum"
+                    self.views[output] = _View(self._meaning(each.name), step, place, "", is_known)
 
     def _reshape(self, step: Step, name: str, view: str) -> None:
         """A change of a tensor's shape: a view that takes over its name."""
@@ -203,7 +214,7 @@ class _Functional:
 
     def _written_back(self, view: _View, value: str, step: Step) -> str:
         """What is viewed, with a changed view in its place."""
-        how = VIEWS[operator_of(view.step.target)]
+        how = written_back_by(view.step.target)
         base = self._current(view.base)
         own = {name: arg for name, arg in view.step.arguments.items() if name != "self"}
         if how == "same":

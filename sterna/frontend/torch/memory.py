@@ -29,8 +29,16 @@ VIEWS = {
     "conj": "opaque", "_conj": "opaque", "_neg_view": "opaque", "resolve_conj": "opaque",
     "resolve_neg": "opaque", "real": "opaque", "imag": "opaque", "view_as_real": "opaque",
     "view_as_complex": "opaque", "dropout": "same", "feature_dropout": "same",
-    "alpha_dropout": "same", "feature_alpha_dropout": "same",
+    "alpha_dropout": "same", "feature_alpha_dropout": "same", "sum_to_size": "opaque",
+    "atleast_1d": "opaque", "atleast_2d": "opaque", "atleast_3d": "opaque",
 }
+# Operators that view tensors of a list, each of its own result: here as well nothing is written
+# back. A result of einsum may be a view of its only operand.
+VIEWS_OF_LISTS = frozenset({
+    "broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d", "einsum",
+})
+# Views that PyTorch makes of other operators, and keeps whole in what it records.
+KEPT_WHOLE = VIEWS_OF_LISTS | {"sum_to_size"}
 # Operators that change what a tensor is without a change of its memory: views under its old name.
 RENAMED = {
     "unsqueeze_": "unsqueeze", "squeeze_": "squeeze", "transpose_": "transpose", "t_": "t",
@@ -72,6 +80,16 @@ class Layout:
             else:  # of open extents the strides are not compared
                 return True
         return True
+
+
+def written_back_by(target: str) -> str:
+    """How a change of a view is written back; elements under another type are opaque."""
+    return "opaque" if target == "aten.view.dtype" else VIEWS.get(operator_of(target), "opaque")
+
+
+def operator_of(target: str) -> str:
+    """add_ of aten.add_.Tensor."""
+    return target.split(".")[1] if target.count(".") else target
 
 
 def begins_at_its_base(view: str) -> bool:

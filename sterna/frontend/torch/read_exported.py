@@ -6,9 +6,9 @@ from functools import partial
 from typing import Any
 
 from sterna.frontend.open_shapes import NamedDim
-from sterna.frontend.torch.functional import made_functional
+from sterna.frontend.torch.functional import changes_in_place, made_functional
 from sterna.frontend.torch.lists import rules_for_lists
-from sterna.frontend.torch.memory import Layout, Layouts
+from sterna.frontend.torch.memory import KEPT_WHOLE, Layout, Layouts, operator_of
 from sterna.frontend.torch.program import (
     Argument,
     Body,
@@ -134,7 +134,17 @@ def functional(exported: Any) -> Any:
     import torch
     from torch._export.utils import _get_decomp_for_cia
 
-    made = exported.run_decompositions({})
+    # What PyTorch keeps whole it takes for no view: a change in place of its result would be lost.
+    used = {
+        node.target for node in exported.graph.nodes
+        if isinstance(node.target, torch._ops.OpOverload)
+    }
+    views = [
+        op for op in used if operator_of(target_name(op)) in KEPT_WHOLE and op._can_decompose()
+    ]
+    if not any(changes_in_place(target_name(op)) for op in used):
+        views = []
+    made = exported.run_decompositions({op: _get_decomp_for_cia(op) for op in views})
     for _ in range(ROUNDS):
         unknown = {
             node.target for node in made.graph.nodes
