@@ -37,7 +37,7 @@ BUDGET = {
     "support": 4330,
     "target": 4400,
     "te": 5270,
-    "testing": 4920,
+    "testing": 5080,
     "tir": 15300,
     "topi": 1870,
     "tune": 3170,
