@@ -12,8 +12,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy as np
-
 from sterna.ir.module import OUTPUT_NAMES
 from sterna.ir.types import TensorType, TupleType, flatten_type
 from sterna.lowering.check_packed import check_packed
@@ -21,7 +19,7 @@ from sterna.lowering.device_storage import plan_devices_storage
 from sterna.lowering.storage import Layout
 from sterna.lowering.unique_kernels import Kernels
 from sterna.lowering.work import bytes_of_all, is_picked_from, work_of
-from sterna.relay.arrays import Array, shared_numpy
+from sterna.relay.arrays import raw_bytes, same_elements
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import is_call_of, record_of
 from sterna.relay.placed import DEVICE, source
@@ -188,11 +186,11 @@ class _Maker:
 
     def _first_alike(self, expr: Constant) -> Constant:
         """The first constant of the same elements and name, or this one."""
-        raw = _raw(expr)
         device, kind = self.homes.get(id(expr), self.device), expr.checked_type
-        known = self.alike.setdefault((device, expr.span, str(kind), raw[:ALIKE].tobytes()), [])
+        begin = raw_bytes(expr.data)[:ALIKE].tobytes()
+        known = self.alike.setdefault((device, expr.span, str(kind), begin), [])
         for other in known:
-            if other.data is expr.data or np.array_equal(_raw(other), raw):
+            if same_elements(other.data, expr.data):
                 return other
         known.append(expr)
         return expr
@@ -268,11 +266,6 @@ class _Maker:
         self.used[node.name] = 0
         self.graph.nodes.append(node)
         return len(self.graph.nodes) - 1, 0
-
-
-def _raw(expr: Constant) -> Array:
-    """The bytes of a constant."""
-    return np.ascontiguousarray(shared_numpy(expr.data)).reshape(-1).view(np.uint8)
 
 
 def _sources(function: Function) -> dict[str, str]:

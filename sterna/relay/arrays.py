@@ -54,6 +54,19 @@ def _is_shared(dtype: str) -> bool:
     return getattr(ml_dtypes, str(dtype), None) is None and dtype != "bool"
 
 
+def raw_bytes(value: NDArray) -> Array:
+    """The bytes of the elements, one after the other."""
+    return np.ascontiguousarray(shared_numpy(value)).reshape(-1).view(np.uint8)
+
+
+def same_elements(a: NDArray, b: NDArray) -> bool:
+    """Whether two arrays are the same to the last bit."""
+    if a is b:
+        return True
+    alike = a.dtype == b.dtype and tuple(a.shape) == tuple(b.shape)
+    return alike and np.array_equal(raw_bytes(a), raw_bytes(b))
+
+
 def handed_on(value: NDArray) -> Array:
     """The elements of an array that is let go: its own memory, where nobody else holds that."""
     return shared_numpy(value) if value.is_sole and value.device == HOST else to_numpy(value)

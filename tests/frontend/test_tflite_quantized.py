@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from sterna.frontend.tflite.int16_functions import gelu_of_floats
 from sterna.frontend.tflite.schema import read_model
 from sterna.relay.arrays import Array
 from sterna.support.errors import OpNotImplemented
@@ -462,6 +463,12 @@ def test_functions_of_16_bits(kind: str, options: Options, scale: float, out_sca
     # places of lines are of float32, by products that AArch64 fuses and microcontrollers do not
     by_lines = kind in ("EXP", "LOG", "RSQRT", "GELU")
     check(data, every, rules=("xnnpack",) if by_lines else ("xnnpack", "tflm"), most=0.1)
+
+
+def test_gelu_of_floats_far_below_zero() -> None:
+    """LiteRT has erfc, and not 1 + erf, of which float32 leaves nothing there."""
+    found = gelu_of_floats(False)(np.array([-5.0, 0.0, 2.0]))
+    np.testing.assert_allclose(found, [-1.43325789e-06, 0, 1.95449973], rtol=1e-6)
 
 
 def test_zero_points_of_16_bits() -> None:

@@ -24,3 +24,21 @@ def test_constants_of_the_same_elements_are_one() -> None:
     module.run(x=data)
     for place, want in enumerate((data @ table, data @ table, data @ other, np.tanh(data @ table))):
         np.testing.assert_allclose(module.get_output(place).numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_a_kernel_is_given_equal_constants_once() -> None:
+    """C's compilers warn of operands that are one array under two names."""
+    table = np.arange(7, dtype="int32") * 3
+    x = relay.var("x", shape=(8,), dtype="int32")
+    made = relay.take(relay.const(table), x, mode="clip")
+    for other in (table.copy(), table + 1):
+        made = relay.add(made, relay.take(relay.const(other), x, mode="clip"))
+    with tvm.transform.PassContext(opt_level=3):
+        mod, _ = relay.optimize(tvm.IRModule.from_expr(made), target="c")
+    kernel = mod["main"].body
+    assert len(kernel.args) == 3, str(mod)
+    ready = relay_build.build(tvm.IRModule.from_expr(made), target="llvm")
+    module = tvm.contrib.graph_executor.GraphModule(ready["default"](tvm.cpu(0)))
+    data = np.arange(8, dtype="int32") % 7
+    module.run(x=data)
+    np.testing.assert_array_equal(module.get_output(0).numpy(), 9 * data + 1)

@@ -91,14 +91,11 @@ class FunctionWriter(RepackWriter):
         self.blocks: list[str] = []
         # Addresses that are bound inside a packed function have the type of their buffer.
         self.buffer_of: dict[int, Buffer] = {}
-        self.loaded: set[int] = set()
         post_order(func, self._find_buffer)
 
     def _find_buffer(self, node: Node) -> None:
         if isinstance(node, (BufferLoad, S.BufferStore)) and not node.buffer.dtype.is_packed:
             self.buffer_of[id(node.buffer.data)] = node.buffer
-        if isinstance(node, BufferLoad):
-            self.loaded.add(id(node.buffer.data))
 
     # ---- functions ----
 
@@ -376,9 +373,12 @@ class FunctionWriter(RepackWriter):
             self.module.aligned = True
             aligned = f"STERNA_ALIGNED({stmt.buffer.alignment}) "
         self.line(f"{aligned}{declare(c_type, name)}[{count}];")
-        if id(stmt.buffer.data) not in self.loaded:
-            self.line(f"(void){name};  /* nothing reads it */")
+        place = len(self.lines)
         self.stmt(stmt.body)
+        # A load may be gone from the text, as a number that is known, so the text is what counts.
+        store, use = re.compile(rf"^ *{name}\[.*?\] = "), re.compile(rf"\b{name}\b")
+        if not any(use.search(store.sub("", line, 1)) for line in self.lines[place:]):
+            self.lines.insert(place, f"{'  ' * self.depth}(void){name};  /* nothing reads it */")
 
     def _heap(self, stmt: S.Allocate, name: str, c_type: str) -> None:
         self.helpers.fixed("allocate")

@@ -66,11 +66,11 @@ def gelu_of_floats(approximate: bool) -> Callable[[Array], Array]:
         if approximate:
             bent = (float32(0.044715) * x * x).astype(np.float64) * x + x
             inner = float32(math.sqrt(2 / math.pi)) * bent.astype(float32)
-            curve = np.tanh(inner.astype(np.float64))
-        else:
-            inner = x * float32(math.sqrt(0.5))
-            curve = np.array([math.erf(float(one)) for one in inner])
-        return np.asarray(float32(0.5) * x * (float32(1) + curve.astype(float32)))
+            curve = float32(1) + np.tanh(inner.astype(np.float64)).astype(float32)
+        else:  # 1 + erf(x) as erfc(-x), which has all bits where x is far below 0
+            inner = x * float32(-math.sqrt(0.5))
+            curve = np.array([math.erfc(float(one)) for one in inner]).astype(float32)
+        return np.asarray(float32(0.5) * x * curve)
 
     return compute
 

@@ -113,7 +113,7 @@ def _layer_of(layer: Call) -> _Layer | None:
         takes = rescaled_instructions(made, attrs.pixels, False) + _sums(made, APART)
         return _Layer(made, data, to_numpy(words.data), words.span, takes, 0)
     given = rescaled_layer(layer) if is_call_of(layer, "qnn.rescale") else None
-    if given is None:
+    if given is None or given.made.depth % GROUP:
         return None
     parts = given.weights, given.start, given.multiplier, given.power
     records = rounding_records(*parts, given.zero)

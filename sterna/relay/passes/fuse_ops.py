@@ -20,6 +20,7 @@ from sterna.ir.module import IRModule
 from sterna.ir.pass_context import PassContext
 from sterna.ir.transform import Pass, function_pass
 from sterna.ir.types import TensorType, TupleType, Type, same_dim
+from sterna.relay.arrays import same_elements
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleGetItem, Var
 from sterna.relay.op import (
     BROADCAST,
@@ -469,6 +470,7 @@ class _Body:
         self.inner: dict[int, RelayExpr] = {}
         self.params: list[Var] = []
         self.arguments: list[RelayExpr] = []
+        self.constants: list[tuple[Constant, RelayExpr]] = []
 
     def add(self, expr: RelayExpr) -> RelayExpr:
         """Take an expression in; operands from outside become parameters."""
@@ -477,11 +479,12 @@ class _Body:
             field = TupleGetItem(self.outer[id(expr.tuple_value)], expr.index)
             self.inner[id(expr)] = self._param(field, expr.checked_type)
             return self.inner[id(expr)]
-        for operand in expr.operands():  # type: ignore[attr-defined]
-            self._operand(operand)
-        made = rebuild(expr, self.inner)
         record = record_of(expr)
-        if isinstance(made, Call) and record is not None and record.pattern >= OUT_ELEMWISE_FUSABLE:
+        is_anchor = record is not None and record.pattern >= OUT_ELEMWISE_FUSABLE
+        for operand in expr.operands():  # type: ignore[attr-defined]
+            self._operand(operand, is_anchor)
+        made = rebuild(expr, self.inner)
+        if isinstance(made, Call) and is_anchor:
             made = self._own_parameters(made)
         self.inner[id(expr)] = made
         return made
@@ -505,17 +508,28 @@ class _Body:
         made.span = call.span
         return made
 
-    def _operand(self, operand: RelayExpr) -> RelayExpr:
+    def _operand(self, operand: RelayExpr, of_anchor: bool) -> RelayExpr:
         found = self.inner.get(id(operand))
         if found is None:
             if isinstance(operand, Constant) and not operand.data.shape:
                 found = operand
             elif isinstance(operand, Tuple):
-                found = Tuple(tuple(self._operand(part) for part in operand.fields))
+                found = Tuple(tuple(self._operand(part, of_anchor) for part in operand.fields))
+            elif isinstance(operand, Constant) and not of_anchor:
+                found = self._constant(operand)
             else:
                 found = self._param(self.outer[id(operand)], operand.checked_type)
             self.inner[id(operand)] = found
         return found
+
+    def _constant(self, operand: Constant) -> RelayExpr:
+        """One parameter for all equal constants but those of anchors, which pack them."""
+        for known, param in self.constants:
+            if known.span == operand.span and same_elements(known.data, operand.data):
+                return param
+        made = self._param(self.outer[id(operand)], operand.checked_type)
+        self.constants.append((operand, made))
+        return made
 
     def _param(self, argument: RelayExpr, kind: Type) -> RelayExpr:
         """A parameter for a tensor, one for each in a tuple."""
