@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 3000,
     "autotvm": 2000,
     "cli": 2970,
-    "codegen": 14200,
+    "codegen": 14280,
     "contrib": 2420,
     "driver": 3200,
     "exec": 200,

@@ -238,11 +238,21 @@ def test_large_windows_go_axis_by_axis(
     np.testing.assert_allclose(executor.evaluate()(given).numpy(), want, rtol=1e-5, atol=1e-6)
 
 
-def test_a_window_as_large_as_the_image_stays_whole() -> None:
-    x = relay.var("x", shape=(1, 8, 7, 7))
-    module = tvm.IRModule.from_expr(relay.nn.avg_pool2d(x, pool_size=(7, 7), strides=(1, 1)))
-    made = relay.transform.InferType()(module)
-    assert str(relay.transform.Legalize(tvm.target.Target("llvm"))(made)).count("_pool") == 1
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("shape, layout", [((2, 8, 7, 5), "NCHW"), ((1, 7, 5, 12), "NHWC"),
+                                           ((1, 2, 7, 5, 4), "NCHW4c"), ((1, 3, 4), "NCW")])
+def test_a_window_as_large_as_the_image_stays_whole(
+    shape: tuple[int, ...], layout: str, kind: str
+) -> None:
+    data, rank = relay.var("x", shape=shape), 1 if layout == "NCW" else 2
+    pool = getattr(relay.nn, f"{kind}_pool{rank}d")
+    func = relay.Function((data,), pool(data, (7, 5) if rank > 1 else (4,), layout=layout))
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(func))
+    text = str(relay.transform.Legalize(tvm.target.Target("llvm"))(module))
+    assert text.count("_pool") == text.count(f"nn.global_{kind}_pool{rank}d") == 1
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    made = relay.create_executor("graph", module).evaluate()(x).numpy()
+    np.testing.assert_allclose(made, interpret(func, x), rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("kind", ["max", "avg"])

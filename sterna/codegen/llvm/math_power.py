@@ -159,10 +159,37 @@ def hypot(x: Expr, y: Expr) -> Expr:
     return steps.done(select(infinite, constant(math.inf, x), length))
 
 
+_NEAR_REMAINDER = """\
+near:
+  %a.wide = fpext float %a to double
+  %b.wide = fpext float %b to double
+  %ratio = fdiv double %a.wide, %b.wide
+  %short = fcmp olt double %ratio, 0x41C0000000000000
+  %some = fcmp oge double %ratio, 1.0
+  %at.once = and i1 %short, %some
+  br i1 %at.once, label %once, label %test
+once:
+  %count = fptosi double %ratio to i32
+  %whole = sitofp i32 %count to double
+  %product = fmul double %whole, %b.wide
+  %left = fsub double %a.wide, %product
+  %above = fadd double %left, %b.wide
+  %below = fcmp olt double %left, 0.0
+  %kept = select i1 %below, double %above, double %left
+  %near.rest = fptrunc double %kept to float
+  %near.result = call float @llvm.copysign.f32(float %near.rest, float %x)
+  ret float %near.result
+"""
+
+
 def fmod_text(bits: int) -> str:
-    """The remainder with x's sign, exactly: y times powers of two is taken off until it is gone."""
+    """The remainder with x's sign, exactly: y times powers of two is taken off until it is gone.
+
+    Of float32 whose quotient has few digits in one step: float64 holds it times y.
+    """
     kind, integer, fraction = ("float", "i32", 23) if bits == 32 else ("double", "i64", 52)
     exponents = ((1 << bits - 1 - fraction) - 1) << fraction
+    first, near = ("near", _NEAR_REMAINDER) if bits == 32 else ("test", "")
     return f"""\
 define internal {kind} @"sterna.fmod.f{bits}.one"({kind} %x, {kind} %y) noinline #0 {{
 entry:
@@ -171,13 +198,13 @@ entry:
   %a.finite = fcmp one {kind} %a, 0x7FF0000000000000
   %b.some = fcmp one {kind} %b, {"0x0000000000000000"}
   %fine = and i1 %a.finite, %b.some
-  br i1 %fine, label %test, label %none
-none:
+  br i1 %fine, label %{first}, label %none
+{near}none:
   %zero = fsub {kind} %x, %x
   %nan = fdiv {kind} %zero, 0x0000000000000000
   ret {kind} %nan
 test:
-  %rest = phi {kind} [ %a, %entry ], [ %less, %take ]
+  %rest = phi {kind} [ %a, %{"near" if near else "entry"} ], [ %less, %take ]
   %more = fcmp oge {kind} %rest, %b
   br i1 %more, label %scale, label %done
 scale:

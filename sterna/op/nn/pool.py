@@ -40,7 +40,7 @@ from sterna.relay.expr import RelayExpr
 from sterna.relay.infer import infer
 from sterna.relay.layout import Layout, from_plain, to_plain
 from sterna.relay.layout_rules import with_layout
-from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Args, Case, OpRecord, register
+from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Args, Case, OpRecord, call, register
 from sterna.schedule.pool_windows import schedule_windows
 from sterna.schedule.products import narrowed, wide, widened
 from sterna.support.dtype import DataType
@@ -471,7 +471,8 @@ def _take_border(
 def _legalize(kind: str, attrs: Any, args: Args, target: Any) -> RelayExpr | None:
     """Axis by axis, unless sources for small machines are made: one loop without memory between.
 
-    Averages of float32 or float64, as others are rounded between the axes.
+    A window that is a whole image is a global pooling. Averages of float32 or float64, as others
+    are rounded between the axes.
     """
     data = infer(args[0])
     if target is None or not target.kind.picks_instructions or not isinstance(data, TensorType):
@@ -479,6 +480,9 @@ def _legalize(kind: str, attrs: Any, args: Args, target: Any) -> RelayExpr | Non
     if kind == "avg" and (not data.dtype.is_float or data.dtype.bits < 32):
         return None
     windows = Windows.of(attrs, data)
+    whole = tuple(attrs.pool_size) == windows.extents and all(n == 1 for n in windows.counts)
+    if whole and not any((*attrs.before, *attrs.after)) and attrs.out_layout in ("", attrs.layout):
+        return call(f"nn.global_{kind}_pool{len(windows.counts)}d", args[0], layout=attrs.layout)
     return axis_by_axis(kind, attrs, args, windows.extents, windows.counts)
 
 
