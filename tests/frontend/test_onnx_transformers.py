@@ -55,6 +55,17 @@ def test_attention_over_itself() -> None:
     own("Attention", data, floats(8, 22), floats(22), num_heads=2, qkv_hidden_sizes=[8, 8, 6])
 
 
+def test_attention_of_whole_numbers() -> None:
+    data = RNG.integers(0, 256, (2, 3, 8)).astype("uint8")
+    weight, bias = RNG.integers(-128, 128, (8, 24)).astype("int8"), floats(24)
+    scales = np.float32(0.02), np.float32(0.01)
+    own("QAttention", data, weight, bias, *scales, None, np.uint8(120), np.int8(0), num_heads=2,
+        weights=(1, 2))
+    mask = np.concatenate([np.ones((2, 4), "int32"), MASK], axis=1)
+    own("QAttention", data, weight, bias, *scales, mask, np.uint8(120), np.int8(3),
+        floats(2, 2, 2, 4, 4), num_heads=2, unidirectional=1, outputs=2, weights=(1, 2))
+
+
 def test_heads_apart() -> None:
     query, key, value = floats(2, 3, 8), floats(2, 5, 8), floats(2, 5, 12)
     own("MultiHeadAttention", query, key, value, num_heads=2)

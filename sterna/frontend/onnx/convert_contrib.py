@@ -1,15 +1,21 @@
 """Operators that are no part of the standard: those of ONNX Runtime, and experimental ones."""
 
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import numpy as np
 
 from sterna.frontend.calls import call, constant, dtype_of, like, rank_of
-from sterna.frontend.onnx.convert_matrix import product
+from sterna.frontend.node import Result
+from sterna.frontend.onnx.convert_matrix import gemm, product
 from sterna.frontend.onnx.convert_nn import conv
-from sterna.frontend.onnx.node import Node, converter
+from sterna.frontend.onnx.node import Node, converter, find_converter
 from sterna.relay.expr import RelayExpr
 
 MICROSOFT = "com.microsoft"
+# The version of the standard whose operators these are like.
+STANDARD = 17
 
 # ---- activations ----
 
@@ -59,7 +65,17 @@ def fused_conv(node: Node) -> RelayExpr:
     made = conv(node)
     if node.has(3):
         made = call("add", made, node[3])
-    kind, given = node.attr("activation", ""), node.attr("activation_params") or []
+    return _activated(node, made, node.attr("activation_params") or [])
+
+
+@converter("FusedGemm", domain=MICROSOFT)
+def fused_gemm(node: Node) -> RelayExpr:
+    names = ("activation_alpha", "activation_beta")
+    return _activated(node, gemm(node), [node.attr(name, 0.0) for name in names])
+
+
+def _activated(node: Node, made: RelayExpr, given: Sequence[float]) -> RelayExpr:
+    kind = node.attr("activation", "")
     if kind == "LeakyRelu":
         return call("nn.leaky_relu", made, alpha=given[0])
     if kind == "Clip":
@@ -69,6 +85,22 @@ def fused_conv(node: Node) -> RelayExpr:
     if kind and kind not in _FUSED:
         raise ValueError(f"the activation {kind} is not one that it can be fused with")
     return call(_FUSED[kind], made) if kind else made
+
+
+# ---- what the standard took over ----
+
+
+@converter("GatherND", "Range", "Trilu", domain=MICROSOFT)
+def as_the_standard_has_it(node: Node) -> Result:
+    own = replace(node, opset=STANDARD)
+    convert = find_converter("", node.kind, STANDARD)
+    assert convert is not None
+    return convert(own)
+
+
+@converter("ExpandDims", domain=MICROSOFT)
+def expand_dims(node: Node) -> RelayExpr:
+    return call("expand_dims", node[0], node.number(1, "axis"))
 
 
 # ---- experimental operators of the first versions ----

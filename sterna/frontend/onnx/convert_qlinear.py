@@ -148,7 +148,7 @@ def gemm(node: Node) -> RelayExpr:
 @converter("MatMulIntegerToFloat", domain=MICROSOFT)
 def matmul_integer_to_float(node: Node) -> RelayExpr:
     total = whole_product(node, node[0], node[1], points_of(node, 4, 5))
-    return _scaled(total, call("multiply", scalar_of(node[2]), scalar_of(node[3])), node.get(6))
+    return scaled_sums(total, call("multiply", scalar_of(node[2]), scalar_of(node[3])), node.get(6))
 
 
 @converter("DynamicQuantizeMatMul", domain=MICROSOFT)
@@ -157,10 +157,10 @@ def dynamic_quantize_matmul(node: Node) -> RelayExpr:
     data, scale, zero = dynamic_quantize_linear(node)
     points = [zero, scalar_of(node[3]) if node.has(3) else constant(0, "int32")]
     total = whole_product(node, data, node[1], points)
-    return _scaled(total, call("multiply", scale, scalar_of(node[2])), node.get(4))
+    return scaled_sums(total, call("multiply", scale, scalar_of(node[2])), node.get(4))
 
 
-def _scaled(total: RelayExpr, scale: RelayExpr, bias: RelayExpr | None) -> RelayExpr:
+def scaled_sums(total: RelayExpr, scale: RelayExpr, bias: RelayExpr | None) -> RelayExpr:
     """Sums of products as floats, and what is added to each row."""
     if rank_of(scale) > 1:
         scale = reshape(scale, (-1,))

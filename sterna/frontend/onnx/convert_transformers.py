@@ -21,8 +21,10 @@ from sterna.frontend.calls import (
 )
 from sterna.frontend.node import Result
 from sterna.frontend.onnx.convert_contrib import MICROSOFT
-from sterna.frontend.onnx.convert_matrix import product
+from sterna.frontend.onnx.convert_matrix import product, whole_product
 from sterna.frontend.onnx.convert_nn import normalised, rms_norm
+from sterna.frontend.onnx.convert_qlinear import scaled_sums
+from sterna.frontend.onnx.convert_quantize import points_of, scalar_of
 from sterna.frontend.onnx.node import Node, converter
 from sterna.ir.types import Dim
 from sterna.relay.expr import RelayExpr
@@ -225,12 +227,25 @@ def _padding(node: Node, place: int, reach: RelayExpr, dtype: str, hidden: float
 @converter("Attention", domain=MICROSOFT)
 def attention(node: Node) -> Result:
     """Attention of several heads over itself; queries, keys and values are one product."""
-    if node.attr("past_present_share_buffer", 0) or node.attr("do_rotary", 0):
-        raise OpNotImplemented("a past in the place of the present, or places by turns")
-    data, count = node[0], node.attr("num_heads")
-    mixed = product(node, data, node[1])
+    mixed = product(node, node[0], node[1])
     if node.has(2):
         mixed = call("add", mixed, node[2])
+    return _over_itself(node, mixed, 3, 4, 5)
+
+
+@converter("QAttention", domain=MICROSOFT)
+def quantized_attention(node: Node) -> Result:
+    """The same, where the product is one of whole numbers."""
+    total = whole_product(node, node[0], node[1], points_of(node, 6, 7))
+    scale = call("multiply", scalar_of(node[3]), scalar_of(node[4]))
+    return _over_itself(node, scaled_sums(total, scale, node.get(2)), 5, 8, 9)
+
+
+def _over_itself(node: Node, mixed: RelayExpr, mask: int, past: int, bias: int) -> Result:
+    """Of a product that holds queries, keys and values; where the other operands stand."""
+    if node.attr("past_present_share_buffer", 0) or node.attr("do_rotary", 0):
+        raise OpNotImplemented("a past in the place of the present, or places by turns")
+    count = node.attr("num_heads")
     (whole,) = node.extents_of(mixed, (2,))
     sizes = node.attr("qkv_hidden_sizes") or [whole // 3] * 3
     cuts = tuple(int(cut) for cut in np.cumsum(sizes)[:-1])
@@ -238,15 +253,16 @@ def attention(node: Node) -> Result:
         _heads_first(_split(part, count))
         for part in parts(call("split", mixed, cuts, axis=2), 3)
     )
-    past: RelayExpr = constant(0, "int64")
-    if node.has(4):
-        past = extent_of(node[4], 3)
-        before = (call("squeeze", p, (0,)) for p in parts(call("split", node[4], 2, axis=0), 2))
+    length: RelayExpr = constant(0, "int64")
+    if node.has(past):
+        length = extent_of(node[past], 3)
+        fields = parts(call("split", node[past], 2, axis=0), 2)
+        before = (call("squeeze", field, (0,)) for field in fields)
         key, value = (
             call("concatenate", [own, new], axis=2)
             for own, new in zip(before, (key, value), strict=True)
         )
-    made = _attended(node, query, key, value, _scores(node, query, key, past, (3, 5)))
+    made = _attended(node, query, key, value, _scores(node, query, key, length, (mask, bias)))
     present = call("stack", [key, value], axis=0) if sizes[1] == sizes[2] else None
     return [_joined(made), present]
 
