@@ -17,8 +17,10 @@ LINE_BITS = 512
 # A side of the squares that are transposed in registers, and the least extent that has some.
 LARGEST_SIDE = 8
 SMALLEST_TILE = 4
-# Rows of a transposed result that are written together, each in a page of its own.
+# Rows of a transposed result that are written together: each in a page of its own, or shorter.
 ROWS_OF_PAGES = 32
+SHORT_ROWS = 16
+PAGE_BYTES = 4096
 # Elements that are taken side by side from anywhere; fewer rows than these are shared in parts.
 BESIDE = 4
 FEW_ROWS = 2
@@ -77,7 +79,9 @@ def transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
     lines, within = stage.split(last, factor=max(side, LINE_BITS // max(8, out.dtype.bits)))
     squares, lane = stage.split(within, factor=side)
     tiles, row = stage.split(across, factor=rows)
-    groups, tile = stage.split(tiles, factor=max(1, ROWS_OF_PAGES // rows))
+    fills_pages = extents_of([stage.op.axis[-1]])[0] * out.dtype.bits >= 8 * PAGE_BYTES
+    together = ROWS_OF_PAGES if fills_pages else SHORT_ROWS
+    groups, tile = stage.split(tiles, factor=max(1, together // rows))
     stage.reorder(*outer, groups, lines, tile, squares, row, lane)
     if in_registers:
         stage.tensorize(row, transpose_intrinsic(str(out.dtype), side, "local"))
