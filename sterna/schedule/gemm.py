@@ -182,6 +182,8 @@ def plan_of(
     processor = kernel.processor
     sizes = made.sizes
     row, columns = row_axis(made), sizes[-1]
+    if made.has_open_columns:  # the last ones come one by one
+        columns = min(columns, processor.lanes(made.dtype))
     rows = min(sizes[row], most or sizes[row]) if row != made.columns else 1
     highest = MOST_ROWS if rows_packed else most_rows(made.pitch(row))
     if made.is_dot:
@@ -306,7 +308,7 @@ def _tile_result(
     # columns outside of rows: what is read per column stays in the cache over all rows
     outside = _outside_of_columns(made, plan.row, len(others))
     loops = [*others[:outside], vector_outer, *others[outside:], *tiles]
-    whole = sizes[-1] % width == 0
+    whole = sizes[-1] % width == 0 and not made.has_open_columns
     if not whole:  # fused with others, the guard of the last columns would stay in all of them
         loops = [*others, vector_outer, *tiles]
     if plan.row != len(axes) - 1:

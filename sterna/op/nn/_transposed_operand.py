@@ -4,11 +4,16 @@
         ->  nn.batch_matmul(%a, %b, transpose_b=True)
 
 A query of a decoder reads each key once: writing the keys in another order first takes longer than
-the product. Where rows are many, panels are packed from either order.
+the product. Where rows are many, panels are packed from either order. Of columns that only a run
+counts no panels are packed: for more than one row they lie side by side before the product,
+
+    nn.batch_matmul(%a, %b, transpose_b=True)
+        ->  nn.batch_matmul(%a, transpose(%b, [0, 1, 3, 2]), transpose_b=False)
 """
 
 from typing import TYPE_CHECKING
 
+from sterna.ir import build
 from sterna.op.dynamic import tensor_type
 from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.op import call, is_call_of
@@ -25,13 +30,40 @@ def as_it_lies(
     data, turned = args
     if target is None or is_gpu(target) or attrs.implementation:
         return None
+    if _has_open_columns(attrs, data, turned):
+        return _side_by_side(attrs, data, turned)
     if not is_call_of(turned, "transpose"):
         return None
     assert isinstance(turned, Call)
-    rank = tensor_type(turned).ndim
-    given = turned.attrs.axes or tuple(reversed(range(rank)))  # type: ignore[union-attr]
-    *outer, before, last = range(rank)
-    if [axis % rank for axis in given] != [*outer, last, before]:
+    if not _swaps_last(turned):
         return None
     own = {**dict(attrs.items()), "transpose_b": not attrs.transpose_b}
     return call("nn.batch_matmul", data, turned.args[0], **own)
+
+
+def _swaps_last(turned: Call) -> bool:
+    rank = tensor_type(turned).ndim
+    given = turned.attrs.axes or tuple(reversed(range(rank)))  # type: ignore[union-attr]
+    *outer, before, last = range(rank)
+    return [axis % rank for axis in given] == [*outer, last, before]
+
+
+def _has_open_columns(attrs: "BatchMatmulAttrs", data: RelayExpr, second: RelayExpr) -> bool:
+    """Whether only a run counts the columns, of rows that are not known to be one."""
+    columns = tensor_type(second).shape[-2 if attrs.transpose_b else -1]
+    rows = tensor_type(data).shape[-1 if attrs.transpose_a else -2]
+    return not isinstance(columns, int) and build.int_value(rows) != 1
+
+
+def _side_by_side(
+    attrs: "BatchMatmulAttrs", data: RelayExpr, second: RelayExpr
+) -> RelayExpr | None:
+    """The product with columns as neighbours in memory; None if they are."""
+    if not attrs.transpose_b:
+        return None
+    *outer, before, last = range(tensor_type(second).ndim)
+    if isinstance(second, Call) and is_call_of(second, "transpose") and _swaps_last(second):
+        made = second.args[0]
+    else:
+        made = call("transpose", second, axes=(*outer, last, before))
+    return call("nn.batch_matmul", data, made, **{**dict(attrs.items()), "transpose_b": False})

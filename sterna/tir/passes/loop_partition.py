@@ -57,6 +57,8 @@ HINT = "pragma_loop_partition_hint"
 # of its length.
 MANY_PIECES, VERY_MANY_PIECES = 3, 12
 STORES_AT_ONCE = 4
+# Statements of a vector that are written out for what is left over.
+MOST_STATEMENTS = 8
 # The most rows of a tile for which each number of rows that are left over has loops of its own.
 MOST_WAYS = 16
 _DEFAULT = LoopPartitionConfig()
@@ -249,14 +251,59 @@ class Settled(Rewriter):
 
 
 class _Rolled(Rewriter):
-    """What is left over, as loops: written out, every element would have a guard of its own."""
+    """What is left over, as loops: written out, every element would have a guard of its own.
+
+    Of vectors that a guard ends, what is left over are ever shorter ones.
+    """
 
     def visit_For(self, loop: For) -> Stmt:
         made: For = self.rewrite_children(loop)
         inside = (variables_in(condition) for condition, _ in likely_guards(made.body, {}))
         if made.kind not in ("unrolled", "vectorized") or not any(made.var in v for v in inside):
             return made
-        return For(made.var, made.min, made.extent, "serial", made.body)
+        shorter = _shorter_vectors(made) if made.kind == "vectorized" else None
+        serial = For(made.var, made.min, made.extent, "serial", made.body)
+        return serial if shorter is None else shorter
+
+
+def _shorter_vectors(loop: For) -> Stmt | None:
+    """vectorized i in range(8): if likely(o + i < n): S
+
+    ->  with left = min(8, n - o), of 8, 4, 2 and 1 each p that is a digit of it:
+        vectorized i in range(p): S of i + left // (2*p) * (2*p)
+    """
+    if len(statements_in(loop.body)) > MOST_STATEMENTS:
+        return None
+    lanes, condition = build.int_value(loop.extent), _only_guard(loop)
+    excess = None if condition is None else excess_of(condition)
+    linear = None if excess is None else detect_linear(excess, [loop.var])
+    if lanes is None or linear is None or build.int_value(linear[0]) != 1:
+        return None
+    begin = build.cast(loop.var.dtype, build.sub(0, linear[1]))  # from which on the guard fails
+    left = build.maximum(build.minimum(build.sub(begin, loop.min), lanes), 0)
+    body = Settled({id(condition): True}).rewrite(loop.body)
+    parts: list[Stmt] = []
+    for digit in reversed(range(lanes.bit_length())):
+        size = 1 << digit
+        var = Var(loop.var.name, loop.var.dtype)
+        first = build.add(loop.min, build.mul(build.floordiv(left, 2 * size), 2 * size))
+        part = copy_stmt(body, {loop.var: build.add(first, var)})
+        vector = For(var, build.const(0, var.dtype), build.const(size, var.dtype), loop.kind, part)
+        is_digit = build.equal(build.floormod(build.floordiv(left, size), 2), 1)
+        parts.append(IfThenElse(is_digit, vector))
+    return seq(*parts)
+
+
+def _only_guard(loop: For) -> Expr | None:
+    """The guard that a loop's variable has a say in, if there is one and all lies behind it."""
+    found = [c for c, _ in likely_guards(loop.body, {}) if loop.var in variables_in(c)]
+    inner = loop.body
+    while isinstance(inner, IfThenElse) and inner.otherwise is None and len(found) == 1:
+        condition = inner.condition
+        if isinstance(condition, Call) and condition.args[0] is found[0]:
+            return found[0]
+        inner = inner.then
+    return None
 
 
 class _Partitioner(Rewriter):
