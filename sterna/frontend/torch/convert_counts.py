@@ -10,7 +10,7 @@ from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.checks import within_axis
 from sterna.frontend.torch.convert_index import scatter, scatter_add
 from sterna.frontend.torch.convert_matrix import cdist
-from sterna.frontend.torch.convert_shape import axis_of, cat, expand, places_of, ravel, shape_of
+from sterna.frontend.torch.convert_shape import axis_of, expand, places_of, ravel, shape_of
 from sterna.frontend.torch.convert_shape import slice_ as sliced
 from sterna.frontend.torch.extents import dims_of
 from sterna.frontend.torch.table import aten
@@ -335,19 +335,4 @@ def pdist_places(count: int) -> RelayExpr:
 
 @aten("logcumsumexp")
 def logcumsumexp(x: RelayExpr, dim: int) -> RelayExpr:
-    """A scan by doubling (Hillis and Steele) of log(exp(a) + exp(b))."""
-    if not rank_of(x):
-        return x
-    at = axis_of(dim, rank_of(x))
-    whole, made, step = shape_of(x)[at], x, 1
-    while step < whole:
-        earlier, later = sliced(made, at, 0, whole - step), sliced(made, at, step, whole)
-        high, low = call("maximum", earlier, later), call("minimum", earlier, later)
-        difference = call("subtract", low, high)
-        sums = call("add", high, call("log1p", call("exp", difference)))
-        same = call("logical_or", call("equal", low, high), call("isinf", high))
-        twice = call("where", call("isinf", high), high,
-                     call("add", high, like(math.log(2.0), high)))
-        made = cat([sliced(made, at, 0, step), call("where", same, twice, sums)], at)
-        step *= 2
-    return made
+    return call("logcumsumexp", x, axis=axis_of(dim, rank_of(x))) if rank_of(x) else x

@@ -1,7 +1,8 @@
-"""Prefix sums and products (scans): of all elements up to each along an axis."""
+"""Prefix sums, products and log-sum-exps (scans): of all elements up to each along an axis."""
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -22,6 +23,7 @@ from sterna.schedule.products import AS_DATA, wide
 from sterna.support.dtype import DataType
 from sterna.target import Target
 from sterna.te import Tensor
+from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 # Shorter rows are not worth three steps.
@@ -30,7 +32,7 @@ SHORTEST_IN_PARTS = 64
 
 @attributes
 class ScanopAttrs(Attrs):
-    """Of cumsum and cumprod."""
+    """Of cumsum, cumprod and logcumsumexp."""
 
     axis: int | None = None
     dtype: DataType | None = None
@@ -55,6 +57,11 @@ def _infer(attrs: ScanopAttrs, data: Type) -> TensorType:
     return TensorType(kind.shape, made)
 
 
+def _infer_floats(attrs: ScanopAttrs, data: Type) -> TensorType:
+    of_kind(tensor(data, "data"), "data", "float")
+    return _infer(attrs, data)
+
+
 def _with_one_inner_axis(name: str) -> Callable[..., RelayExpr | None]:
     """Axes behind the one that is added along become one: rows that lie side by side are many.
 
@@ -76,7 +83,9 @@ def _with_one_inner_axis(name: str) -> Callable[..., RelayExpr | None]:
     return rewrite
 
 
-def _compute(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> Callable[..., Tensor]:
+def _compute(
+    name: str, combine: Callable[[Expr, Expr], Expr], start: float
+) -> Callable[..., Tensor]:
     def build_it(attrs: ScanopAttrs, out: TensorType, data: Tensor) -> Tensor:
         shape = dims_of(data)
         kind = wide(out.dtype)
@@ -123,7 +132,7 @@ def _compute(name: str, combine: Callable[[Expr, Expr], Expr], start: int) -> Ca
 
 
 def _compute_by_threads(
-    name: str, combine: Callable[[Expr, Expr], Expr], start: int
+    name: str, combine: Callable[[Expr, Expr], Expr], start: float
 ) -> Callable[..., Tensor | None]:
     """Totals of parts of each row first, then of all parts before each, then each part's own."""
 
@@ -178,7 +187,7 @@ def _compute_by_threads(
     return build_it
 
 
-def _reference(combine: Callable[..., Array], start: int) -> Callable[..., Array]:
+def _reference(combine: Callable[..., Array], start: float) -> Callable[..., Array]:
     def reference(attrs: ScanopAttrs, data: Array) -> Array:
         made = numpy_dtype(attrs.dtype) if attrs.dtype else data.dtype
         source = data.reshape(-1) if attrs.axis is None else data
@@ -196,6 +205,18 @@ def _reference(combine: Callable[..., Array], start: int) -> Callable[..., Array
         return np.asarray(total).astype(made)
 
     return quiet(reference)
+
+
+def _log_add_exp(a: Expr, b: Expr) -> Expr:
+    """log(exp(a) + exp(b)); the same infinities twice have no difference."""
+    high = build.select(a > b, a, b)
+    more = t.log1p(t.exp(build.sub(0, t.abs(a - b))))
+    return build.select(build.equal(a, b), a + build.const(math.log(2.0), a.dtype), high + more)
+
+
+def _log_sum_exps(values: Array, axis: int, dtype: Any) -> Array:
+    found: Array = np.logaddexp.accumulate(values, axis=axis, dtype=dtype)
+    return found
 
 
 _CASES = [
@@ -244,4 +265,26 @@ register(OpRecord(
     cases=_CASES,
     doc="For each element the product of all up to it along an axis, or without it; all elements "
         "in a row if there is no axis. reverse: from the end.",
+))
+
+register(OpRecord(
+    "logcumsumexp",
+    inputs=("data",),
+    attrs=ScanopAttrs,
+    infer=_infer_floats,
+    legalize=_with_one_inner_axis("logcumsumexp"),
+    compute=_compute("logcumsumexp", _log_add_exp, -math.inf),
+    compute_by_threads=_compute_by_threads("logcumsumexp", _log_add_exp, -math.inf),
+    reference=_reference(_log_sum_exps, -math.inf),
+    pattern=OPAQUE,
+    mixed_precision="never",
+    cases=[
+        Case(((2, 75, 5),), {"axis": 1, "reverse": True}),
+        Case(((2, 70),), {"axis": -1}),
+        Case(((4, 3),), {"axis": 0, "exclusive": True}),
+        Case((np.array([-np.inf, -np.inf, 1, np.inf, np.inf, np.nan, 2], "float32"),)),
+        Case((((40,), "float16"),), tolerance=2e-3),
+    ],
+    doc="For each element the logarithm of the sum of the exponentials of all up to it along an "
+        "axis, or without it; all elements in a row if there is no axis. reverse: from the end.",
 ))
