@@ -6,8 +6,8 @@ from sterna.arith import Analyzer
 from sterna.ir.build import is_const
 from sterna.ir.expr import Call, Expr, Var, variables_in
 from sterna.ir.node import post_order
-from sterna.ir.structural import structural_equal, structural_hash
 from sterna.te import ComputeOp, Stage, Tensor
+from sterna.te.inline import index_key
 from sterna.te.tensor import ProducerLoad
 from sterna.tir.stmt_functor import substitute
 
@@ -52,7 +52,7 @@ def reads_of(stage: Stage) -> list[Read]:
             analyzer.bind(axis.var, axis.dom)
     found: list[Read] = []
     left: list[tuple[ComputeOp, dict[Var, Expr], bool]] = [(stage.op, {}, False)]
-    seen: dict[tuple[object, ...], list[tuple[Expr, ...]]] = {}
+    seen: set[tuple[object, ...]] = set()
     while left:
         op, places, is_guarded = left.pop()
         loads, conditions = _loads_and_conditions(op)
@@ -67,9 +67,9 @@ def reads_of(stage: Stage) -> list[Read]:
                 found.append(Read(load.tensor, indices, is_guarded))
                 continue
             assert isinstance(maker.op, ComputeOp), "what is computed where it is read"
-            alike = seen.setdefault((maker.op, is_guarded, structural_hash(indices)), [])
-            if not any(structural_equal(indices, other) for other in alike):
-                alike.append(indices)
+            way = (maker.op, is_guarded, *map(index_key, indices))
+            if way not in seen:
+                seen.add(way)
                 own = [axis.var for axis in maker.op.axis]
                 left.append((maker.op, dict(zip(own, indices, strict=True)), is_guarded))
     return found

@@ -90,12 +90,12 @@ def _repeated(root: Expr, outer: set[Var]) -> list[tuple[Any, ProducerLoad]]:
 
 
 def _key(tensor: Tensor, indices: tuple[Expr, ...]) -> Any:
-    return (tensor, *[_index_key(index) for index in indices])
+    return (tensor, *[index_key(index) for index in indices])
 
 
-def _index_key(index: Any) -> Any:
+def index_key(index: Any) -> Any:
     """What equal indices share; variables are themselves, whatever their names."""
     if isinstance(index, Var) or not isinstance(index, Node):
         return index
     fields = (getattr(index, name) for name in index.FIELDS)
-    return (type(index), *[_index_key(field) for field in fields])
+    return (type(index), *[index_key(field) for field in fields])
