@@ -42,11 +42,13 @@ class ImageOptions:
 
 def image_array(path: str | os.PathLike[str], spec: TensorSpec, options: ImageOptions) -> Array:
     """A picture as an input of one image, or of one image without a batch."""
+    from PIL import Image  # missing packages are told before inputs that do not fit
+
     layout = _layout(spec, options)
     sizes = dict(zip(layout, spec.shape, strict=True))
     if sizes.get("N", 1) != 1:
         raise InputError(f"input '{spec.name}' takes {spec.type}: {sizes['N']} pictures, not one")
-    picture = _opened(path, MODES[sizes["C"]])
+    picture = _opened(path, MODES[sizes["C"]], Image)
     cut = _cut(picture, sizes["W"], sizes["H"], options)
     numbers = np.asarray(cut, "float32").reshape(sizes["H"], sizes["W"], sizes["C"])
     if options.bgr:
@@ -57,17 +59,17 @@ def image_array(path: str | os.PathLike[str], spec: TensorSpec, options: ImageOp
     return made
 
 
-def _opened(path: str | os.PathLike[str], mode: str) -> Any:
+def _opened(path: str | os.PathLike[str], mode: str, pillow: Any) -> Any:
     """A picture, decoded as a whole."""
-    from PIL import Image, UnidentifiedImageError
+    from PIL import UnidentifiedImageError
 
     with open(path, "rb") as file:
         try:
-            with Image.open(file) as opened:
+            with pillow.open(file) as opened:
                 return opened.convert(mode)
         except UnidentifiedImageError:
             raise ValueError(f"'{os.fspath(path)}' is no picture that Pillow knows") from None
-        except (*BROKEN, Image.DecompressionBombError) as error:
+        except (*BROKEN, pillow.DecompressionBombError) as error:
             reason = f"{type(error).__name__}: {error}"
             raise ValueError(f"'{os.fspath(path)}' is a broken picture: {reason}") from None
 

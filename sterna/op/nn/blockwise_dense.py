@@ -98,19 +98,11 @@ def _compute(
 ) -> Tensor:
     if not attrs.columns:
         return _of_elements(attrs, out, data, weight, scale, zero)
-    rows, depth = dims_of(data)
-    blocks = dims_of(scale)[1]
-    k = reduce_axis((0, depth // blocks), "k")
-    totals = compute(
-        (rows, blocks),
-        lambda m, b: te_sum(build.cast(FLOAT, data(m, b * (depth // blocks) + k)), axis=k),
-        name="T_block_totals",
-    )
 
     def fill(ib: IRBuilder, result: BufferVar, ins: list[BufferVar]) -> None:
         _Units(attrs, ib, ins, result).write()
 
-    return filled(out, [data, weight, scale, zero, totals], fill, "T_blockwise_dense")
+    return filled(out, [data, weight, scale, zero], fill, "T_blockwise_dense")
 
 
 class _Units:
@@ -120,7 +112,7 @@ class _Units:
         self, attrs: BlockwiseDenseAttrs, ib: IRBuilder, ins: list[BufferVar], result: BufferVar
     ) -> None:
         self.attrs, self.ib, self.result = attrs, ib, result
-        self.data, self.weight, self.scale, self.zero, self.totals = ins
+        self.data, self.weight, self.scale, self.zero = ins
         self.rows, self.depth = self.data.shape
         self.blocks = self.scale.shape[1]
         self.each = 8 // attrs.bits
@@ -176,13 +168,13 @@ class _Units:
                     for place in range(self.each):
                         with self._all(count) as (row, unit):
                             level = _level(self.attrs, self.weight[block, at, unit], place)
+                            less = build.cast(FLOAT, level) - self._float(
+                                self.zero, block, part, unit)
                             own = build.cast(FLOAT, self.data[first + row, at * self.each + place])
-                            some[row, unit] = some[row, unit] + own * build.cast(FLOAT, level)
+                            some[row, unit] = some[row, unit] + own * less
                 with self._all(count) as (row, unit):
-                    zero_point = self._float(self.zero, block, part, unit)
-                    less = self.totals[first + row, part] * zero_point
                     scale = self._float(self.scale, block, part, unit)
-                    sums[row, unit] = sums[row, unit] + (some[row, unit] - less) * scale
+                    sums[row, unit] = sums[row, unit] + some[row, unit] * scale
             self._store(block, first, count, sums)
 
     # ---- many rows ----
@@ -322,13 +314,15 @@ def _reference(
 ) -> Array:
     if attrs.columns:
         weight, scale, zero = (
-            part.transpose(0, 2, 1).reshape(-1, part.shape[1]) for part in (weight, scale, zero)
+            part.transpose(0, 2, 1).reshape(len(part) * attrs.columns, part.shape[1])
+            for part in (weight, scale, zero)
         )
     shifts = np.arange(0, 8, attrs.bits, dtype="uint8")
     levels = (weight[..., None] >> shifts) & ((1 << attrs.bits) - 1)
-    blocks = levels.reshape(*scale.shape, -1).astype("float64")
+    depth = data.shape[1]
+    blocks = levels.reshape(*scale.shape, depth // scale.shape[1]).astype("float64")
     whole = (blocks - zero[..., None]) * scale[..., None]
-    made: Array = data.astype("float64") @ whole.reshape(len(weight), -1).T
+    made: Array = data.astype("float64") @ whole.reshape(len(weight), depth).T
     return made.astype(data.dtype)
 
 
