@@ -119,6 +119,13 @@ class Node:
         """An attribute or what it is if it is not given."""
         return self.attrs.get(name, default)
 
+    def positive(self, name: str) -> int:
+        """An attribute that must be given, and above 0."""
+        given = self.attr(name)
+        if not isinstance(given, int) or given < 1:
+            raise ValueError(f"it needs the attribute {name}, a number above 0, not {given}")
+        return given
+
     def wants(self, place: int) -> bool:
         """Whether the result of that place has a name, so that something may read it."""
         return place < len(self.outputs) and bool(self.outputs[place])

@@ -186,3 +186,21 @@ def test_rows_of_few_bits(bits: int) -> None:
     sizes = {"bits": bits, "block_size": 16, "quantize_axis": 1, "opset": 21}
     own("GatherBlockQuantized", table, places, floats(9, 4), weights=(0, 2), **sizes)
     own("GatherBlockQuantized", table, places, floats(9, 4), zeros, weights=(0, 2, 3), **sizes)
+
+
+@pytest.mark.parametrize(("kind", "operands", "attrs", "message"), [
+    ("MultiHeadAttention", [(1, 3, 8)] * 3, {}, "needs the attribute num_heads"),
+    ("MultiHeadAttention", [(1, 3, 8)] * 3, {"num_heads": 0}, "above 0, not 0"),
+    ("MatMulNBits", [(2, 32)], {"N": 4, "K": 32, "block_size": 0}, "block_size, a number above 0"),
+    ("MatMulNBits", [(2, 32)], {"N": 4, "K": 32, "block_size": 32, "bits": 3}, "8 bits, not 3"),
+    ("Attention", [(1, 2, 4), (4, 12)], {"num_heads": 2, "qkv_hidden_sizes": [4, 4]},
+     "12 numbers are not queries"),
+])
+def test_attributes_that_make_no_sense(
+    kind: str, operands: list[tuple[int, ...]], attrs: dict[str, Any], message: str
+) -> None:
+    feeds = {f"x{place}": floats(*shape) for place, shape in enumerate(operands)}
+    node = helper.make_node(
+        kind, [*feeds], ["y"], name="first", domain="com.microsoft", **attrs)
+    with pytest.raises(ValueError, match=f"'first'.*{message}"):
+        run_imported(bare_model([node], feeds, {}, ["y"], 17), feeds)

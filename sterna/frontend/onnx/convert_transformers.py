@@ -30,8 +30,8 @@ from sterna.ir.types import Dim
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
-# What hides a key: the smallest number of float32 that can be added to.
-HIDDEN = -1e30
+# What hides the keys behind a query, which sees itself at the least.
+HIDDEN = -math.inf
 
 # ---- norms ----
 
@@ -96,6 +96,8 @@ def rotary_embedding(node: Node) -> RelayExpr:
         (whole,) = node.extents((2,))
         cached = 2 * node.extents_of(node[2], (1,))[0]
         count = node.attr("num_heads", 0)
+        if not count and (not cached or whole % cached):
+            raise ValueError(f"rows of {whole} numbers are not of heads of {cached}")
         data = _split(data, count or whole // cached)
     if rank_of(told) == 1:  # where the first one stands
         told = call("add", told, numbers_below(extent_of(data, 1 if is_flat else 2)))
@@ -245,9 +247,11 @@ def _over_itself(node: Node, mixed: RelayExpr, mask: int, past: int, bias: int) 
     """Of a product that holds queries, keys and values; where the other operands stand."""
     if node.attr("past_present_share_buffer", 0) or node.attr("do_rotary", 0):
         raise OpNotImplemented("a past in the place of the present, or places by turns")
-    count = node.attr("num_heads")
+    count = node.positive("num_heads")
     (whole,) = node.extents_of(mixed, (2,))
     sizes = node.attr("qkv_hidden_sizes") or [whole // 3] * 3
+    if len(sizes) != 3 or sum(sizes) != whole:
+        raise ValueError(f"{whole} numbers are not queries, keys and values of {sizes}")
     cuts = tuple(int(cut) for cut in np.cumsum(sizes)[:-1])
     query, key, value = (
         _heads_first(_split(part, count))
@@ -288,7 +292,7 @@ def multi_head_attention(node: Node) -> Result:
     """Queries, keys and values apart, or packed for each head; keys may be there already."""
     if node.has(8) or node.has(9):
         raise OpNotImplemented("a past in the place of the present, or beams")
-    count = node.attr("num_heads")
+    count = node.positive("num_heads")
     query, key, value = (_operand(node, place, count) for place in range(3))
     past: RelayExpr = constant(0, "int64")
     if node.has(6):
@@ -321,15 +325,9 @@ def _bias(node: Node, place: int, data: RelayExpr) -> RelayExpr:
     heads, width = node.extents_of(data, (2, 3))
     (whole,) = node.extents((0,), 3)
     size = heads * width
-    begin = (0, size, whole - size)[place] if place != 1 else _size_of_queries(node)
+    begin = (0, size, whole - size)[place]  # keys are as wide as queries
     part = call("strided_slice", node[3], (begin,), (begin + size,), axes=(0,))
     return reshape(part, (heads, width))
-
-
-def _size_of_queries(node: Node) -> int:
-    if rank_of(node[0]) == 3:
-        return node.extents((2,))[0]
-    return math.prod(node.extents((2, 4)))
 
 
 @converter("GroupQueryAttention", domain=MICROSOFT)
@@ -341,7 +339,7 @@ def group_query_attention(node: Node) -> Result:
             raise OpNotImplemented(f"{name}={node.attr(name)}")
     if any(node.has(place) for place in range(12, 16)):
         raise OpNotImplemented("quantised keys, or norms of queries and keys")
-    heads, groups = node.attr("num_heads"), node.attr("kv_num_heads")
+    heads, groups = node.positive("num_heads"), node.positive("kv_num_heads")
     if node.has(1):
         query, key, value = (
             _split(node[i], count) for i, count in enumerate((heads, groups, groups))
@@ -401,8 +399,8 @@ def matmul_of_few_bits(node: Node) -> RelayExpr:
     """Weights of 2, 4 or 8 bits, a scale and a zero point for each block of a row."""
     if node.has(4):
         raise OpNotImplemented("an order of the blocks (g_idx)")
-    units, depth, bits = node.attr("N"), node.attr("K"), node.attr("bits", 4)
-    block = node.attr("block_size")
+    units, depth, block = map(node.positive, ("N", "K", "block_size"))
+    bits = _bits(node)
     blocks = -(-depth // block)
     outer = type_of(node[0]).shape[:-1]
     rows = reshape(node[0], (size_of(outer), depth))
@@ -434,7 +432,7 @@ def _zero_points(
 @converter("GatherBlockQuantized", domain=MICROSOFT)
 def gather_block_quantized(node: Node) -> RelayExpr:
     """Rows that are looked up as they lie, and only then widened."""
-    data, places, bits = node[0], node[1], node.attr("bits", 4)
+    data, places, bits = node[0], node[1], _bits(node)
     rank = rank_of(data)
     axis = node.attr("quantize_axis", 1) % rank
     if dtype_of(data) != "uint8" or node.attr("gather_axis", 0) or axis != rank - 1:
@@ -470,10 +468,15 @@ def _widened(
     return reshape(made, (*outer, blocks * block))
 
 
+def _bits(node: Node) -> int:
+    bits: int = node.attr("bits", 4)
+    if bits not in (2, 4, 8):
+        raise ValueError(f"numbers have 2, 4 or 8 bits, not {bits}")
+    return bits
+
+
 def _unpacked(data: RelayExpr, bits: int, shape: tuple[Dim, ...]) -> RelayExpr:
     """Numbers without a sign that lie in bytes, the first in the lowest bits."""
-    if bits not in (2, 4, 8):
-        raise OpNotImplemented(f"weights of {bits} bits")
     each = 8 // bits
     flat = reshape(data, (-1, 1))
     shifts = constant(np.arange(each, dtype="uint8").reshape(1, -1) * np.uint8(bits))

@@ -13,17 +13,16 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.isa.processor import Processor
 from sterna.op.checks import expect_dim, of_kind, same_dtype, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.indexing import dims_of
+from sterna.op.nn._packed_columns import columns_of, without_filling
 from sterna.op.statements import filled
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import Constant, RelayExpr, RelayExprLike, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
-from sterna.schedule.choose import choose, near
 from sterna.schedule.products import narrowed
 from sterna.support.dtype import DataType
 from sterna.target import Target, is_gpu
@@ -283,21 +282,11 @@ def _legalize(
     if is_gpu(target) or attrs.columns or not all(isinstance(part, Constant) for part in known):
         return None
     units = tensor_type(known[0]).concrete_shape[0]
-    columns = _columns(processor_of(target), units)
+    columns = columns_of(processor_of(target), DataType(FLOAT), ROWS + 2, units)
     arrays = [to_numpy(part.data) for part in known if isinstance(part, Constant)]
     operands = [const(packed(array, columns)) for array in arrays]
     made = call("nn.blockwise_dense", data, *operands, bits=attrs.bits, columns=columns)
-    if units % columns == 0:
-        return made
-    return call("strided_slice", made, begin=(0,), end=(units,), strides=(1,), axes=(1,))
-
-
-def _columns(processor: Processor, units: int) -> int:
-    """Of vectors whose sums fit into the registers for a tile's rows, twice in one."""
-    lanes = processor.lanes(DataType(FLOAT))
-    offered = [n for n in (1, 2, 4) if n * (ROWS + 2) < processor.vector_registers] or [1]
-    fitting = [n for n in offered if n * lanes <= max(lanes, units)]
-    return lanes * choose("vectors of a row", fitting, near(fitting[-1]))
+    return without_filling(made, units, columns)
 
 
 def packed(array: Array, columns: int) -> Array:

@@ -14,17 +14,16 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.isa.processor import Processor
 from sterna.op.checks import expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.indexing import INT32, as_index, dims_of
+from sterna.op.nn._packed_columns import columns_of, without_filling
 from sterna.op.statements import filled, variable
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import Constant, RelayExpr, RelayExprLike, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
-from sterna.schedule.choose import choose, near
 from sterna.schedule.products import narrowed, wide, widened
 from sterna.target import Target, is_gpu
 from sterna.target.for_schedules import processor_of
@@ -207,7 +206,7 @@ def _legalize(
         return None
     kind = tensor_type(weight)
     total = build.int_value(kind.shape[2])
-    columns = _columns(processor_of(target), wide(kind.dtype), total)
+    columns = columns_of(processor_of(target), wide(kind.dtype), ROWS + 1, total)
     is_packed = isinstance(weight, Constant) and bool(total) and columns > 1
     if not is_packed:
         changed = columns != attrs.columns
@@ -217,17 +216,7 @@ def _legalize(
         "nn.grouped_matmul", data, const(packed(to_numpy(weight.data), columns)), ends,
         columns=columns, packed=True,
     )
-    if total % columns == 0:
-        return made
-    return call("strided_slice", made, begin=(0,), end=(total,), strides=(1,), axes=(1,))
-
-
-def _columns(processor: Processor, dtype: Any, total: int | None) -> int:
-    """Of vectors whose sums fit into the registers beside those of the weights and of a row."""
-    lanes = processor.lanes(dtype)
-    offered = [n for n in (1, 2, 4, 8) if n * (ROWS + 1) < processor.vector_registers] or [1]
-    fitting = [n for n in offered if total is None or n * lanes <= max(lanes, total)]
-    return lanes * choose("vectors of a row", fitting, near(fitting[-1]))
+    return without_filling(made, total, columns)
 
 
 def packed(weight: Array, columns: int) -> Array:
