@@ -164,7 +164,7 @@ def compile_model(options: argparse.Namespace, closed: bool = False) -> Compiled
     compile = models.compile_closed if closed else models.compile
     with progress(options):
         return compile(
-            options.model, target, dict(options.shape), level,
+            options.model, target, shapes=dict(options.shape), opt_level=level,
             precision=options.precision or "float32", tuned=options.tuned,
             size=options.size or "fast", fixed=dict(options.fix),
         )

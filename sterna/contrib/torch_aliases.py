@@ -133,7 +133,7 @@ def aliases_of(gm: Any, inputs: Sequence[Any]) -> Aliases:
 
 def no_view(tensor: Any) -> Any:
     """The same memory as a tensor of its own: autograd lets nobody write to views of results."""
-    made = torch.empty(0, dtype=tensor.dtype)
+    made = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
     return made.set_(tensor.untyped_storage(), tensor.storage_offset(), tensor.shape)
 
 

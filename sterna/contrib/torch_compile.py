@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
@@ -43,6 +42,20 @@ from sterna.contrib.torch_attributes import (
     with_inputs_for,
     written_inputs,
 )
+from sterna.contrib.torch_devices import (
+    DEVICES,
+    HOST,
+    THERE,
+    attention_by_products,
+    brought,
+    device_at,
+    gpus_of,
+    home_of,
+    in_stream_of,
+    number_of,
+    target_at,
+    tensor_of,
+)
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.contrib.torch_record import NotRecorded, by_torch, record, with_autocast
@@ -62,8 +75,6 @@ from sterna.support.errors import OpNotImplemented
 Tensors = Sequence[Any]
 Graph = Callable[..., Any]
 
-# Where the tensors are that compiled code reads.
-DEVICES = {"cpu", "cuda"}
 # How many shapes are kept of a graph with open extents that no program serves.
 MOST_SHAPES = 32
 # Results that PyTorch makes anew out of what they share memory with.
@@ -78,7 +89,7 @@ class Options:
     """What a user may say: options= of torch.compile."""
 
     opt_level: int = 3
-    target: str = "native"
+    target: str = THERE
     precision: str = "float32"
     freeze: bool = True
     fallback: bool = True
@@ -110,10 +121,11 @@ def sterna(
     )
     if asks_gradients:
         forward = partial(_compile_forward, options=chosen)
-        made: Graph = aot_autograd(
-            fw_compiler=forward, bw_compiler=partial(_compile_functional, options=chosen),
-            inference_compiler=forward, decompositions=_training_decompositions(),
-        )(gm, example_inputs)
+        with attention_by_products(example_inputs):
+            made: Graph = aot_autograd(
+                fw_compiler=forward, bw_compiler=partial(_compile_functional, options=chosen),
+                inference_compiler=forward, decompositions=_training_decompositions(),
+            )(gm, example_inputs)
         return made
     return _inference(gm, example_inputs, chosen)
 
@@ -246,7 +258,7 @@ def _traced_by_autograd(gm: Any, inputs: Tensors, options: Options) -> Graph:
     """
     compile_graph = partial(_compile_forward, options=options)
     try:
-        with torch.no_grad(), ended_transforms():
+        with torch.no_grad(), ended_transforms(), attention_by_products(inputs):
             made: Graph = aot_autograd(
                 fw_compiler=compile_graph, inference_compiler=compile_graph,
                 decompositions=_training_decompositions(),
@@ -261,7 +273,9 @@ def _open_program(
     program: Program, inputs: Tensors, static: Sequence[int], options: Options
 ) -> Graph | None:
     """The code of a program over symbols; None where something in it needs known extents."""
-    made = _runner(program, inputs, static, partial(_build_open, options=options), is_open=True)
+    if any(gpu.index for gpu in gpus_of(inputs)):
+        return None  # a machine of open extents has its blocks on the first GPU
+    made = _runner(program, inputs, static, _build_open, options, is_open=True)
     return made if made.model is None or getattr(made.model, "is_symbolic", False) else None
 
 
@@ -272,7 +286,7 @@ def _or_parts(
     """A program's code; where something has no converter, that of the parts around it."""
     try:
         try:
-            return _runner(read(), inputs, static, partial(_build, options=options))
+            return _runner(read(), inputs, static, _build, options)
         except GuardOnDataDependentSymNode as error:
             raise OpNotImplemented(f"an extent of a part is data: {error.cond}") from None
     except OpNotImplemented as error:
@@ -296,12 +310,14 @@ def _part(module: Any, inputs: Tensors, constants: Sequence[int], *, options: Op
 
 def _runner(
     program: Program, inputs: Tensors, static: Sequence[int],
-    build: Callable[[Program], CompiledModel | None], is_open: bool = False,
+    build: Callable[[Program, Options], CompiledModel | None], options: Options,
+    is_open: bool = False,
 ) -> "_Runner":
     """A program's code over tensors; those at static places become constants, as numbers do.
 
     Numbers of an open program are extents of its tensors.
     """
+    home = home_of(inputs, [each.device for each in program.outputs], options.target)
     changed = {output.target for output in program.outputs if output.kind == "input"}
     places = _places(program, inputs)
     frozen = [
@@ -320,7 +336,10 @@ def _runner(
         outputs=[replace(output, kind="result") for output in program.outputs],
     )
     tensors = [places[one.name] for one in plain.inputs if not one.is_number]
-    return _Runner(build(plain), tensors, program.outputs, places)
+    model = build(plain, replace(options, target=target_at(home, options.target)))
+    if model is not None and home != HOST and not is_open:
+        model.device = device_at(home)
+    return _Runner(model, tensors, program.outputs, places, home)
 
 
 def _places(program: Program, inputs: Tensors) -> dict[str, int]:
@@ -367,9 +386,10 @@ class _Runner:
 
     def __init__(
         self, model: CompiledModel | None, places: Sequence[int],
-        outputs: Sequence[ProgramOutput], inputs: Mapping[str, int],
+        outputs: Sequence[ProgramOutput], inputs: Mapping[str, int], home: torch.device,
     ) -> None:
         self.model, self.places, self.outputs, self.inputs = model, places, outputs, inputs
+        self.home = home
         self.written = [inputs[each.target] for each in outputs if each.kind == "input"]
 
     def __call__(self, *given: Any) -> list[Any]:
@@ -387,7 +407,11 @@ class _Runner:
         if self.model is None:
             return ()
         tensors = [_plain(given[place]) for place in self.places]
-        made = self.model(*tensors)
+        if self.home == HOST:
+            made = self.model(*tensors)
+        else:
+            with in_stream_of(self.home):
+                made = self.model(*[brought(tensor, self.home) for tensor in tensors])
         return made if isinstance(made, tuple | list) else (made,)
 
 
@@ -401,20 +425,13 @@ def _plain(tensor: Any) -> Any:
     return tensor.contiguous()
 
 
-def _result(output: ProgramOutput, array: Array) -> Any:
+def _result(output: ProgramOutput, array: Any) -> Any:
     if not isinstance(output.value, Ref):
-        return array.item()
+        return number_of(array)
     made = tensor_of(array)
+    if output.device and made.device != torch.device(output.device):
+        made = made.to(output.device)
     return no_view(torch.view_as_complex(made)) if output.is_complex else made
-
-
-def tensor_of(array: Array) -> Any:
-    """A tensor over an array's memory."""
-    name = str(array.dtype)
-    if getattr(ml_dtypes, name, None) is None:
-        return torch.from_numpy(np.asarray(array))
-    bits = np.asarray(array).view(np.int16 if array.itemsize == 2 else np.uint8)
-    return no_view(torch.from_numpy(bits).view(getattr(torch, name)))
 
 
 # ---- training: functional graphs of ATen operators ----

@@ -1,6 +1,7 @@
 """Graphs of torch.compile recorded as ATen operators, without what torch.export checks."""
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 import torch
@@ -11,6 +12,7 @@ from torch.fx.experimental.proxy_tensor import make_fx
 from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sterna.contrib.torch_aliases import Aliases, find_aliases
+from sterna.contrib.torch_devices import autocast_kinds
 from sterna.frontend.torch.program import Program
 from sterna.frontend.torch.read_exported import read_recorded_fx
 from sterna.support.errors import InternalError, OpNotImplemented
@@ -23,16 +25,19 @@ class UnderAutocast(torch.nn.Module):  # type: ignore[misc]
 
     def __init__(self, graph: Any) -> None:
         super().__init__()
-        self.graph, self.dtype = graph, torch.get_autocast_dtype("cpu")
+        self.graph = graph
+        self.dtypes = {kind: torch.get_autocast_dtype(kind) for kind in autocast_kinds()}
 
     def forward(self, *given: Any) -> Any:
-        with torch.autocast("cpu", dtype=self.dtype):
+        with ExitStack() as stack:
+            for kind, dtype in self.dtypes.items():
+                stack.enter_context(torch.autocast(kind, dtype=dtype))
             return self.graph(*given)
 
 
 def with_autocast(gm: Any) -> Any:
     """The graph as torch.export records it: what is said outside of a graph is no part of it."""
-    return UnderAutocast(gm) if torch.is_autocast_enabled("cpu") else gm
+    return UnderAutocast(gm) if autocast_kinds() else gm
 
 
 class NotRecorded(Exception):
@@ -57,7 +62,7 @@ def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
     None for any other: torch.export takes operators apart, lifts constants and keeps branches.
     """
     is_plain = all(isinstance(each, torch.Tensor) for each in inputs)
-    if not is_plain or torch.is_autocast_enabled("cpu") or _has_inner_graphs(gm):
+    if not is_plain or autocast_kinds() or _has_inner_graphs(gm):
         return None
 
     aliases: Aliases = ()

@@ -7,9 +7,10 @@ import numpy as np
 
 from sterna.frontend.open_shapes import NamedDim
 from sterna.relay.arrays import Array
+from sterna.runtime import NDArray
 
-Given = Array | list[Array] | None
-"""A tensor, a sequence of them, or an optional input that is not there."""
+Given = Array | NDArray | list[Array | NDArray] | None
+"""A tensor, also one on a device, a sequence of them, or an optional input that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,12 @@ class OpenInput:
 
 def is_tensor(given: object) -> bool:
     """Whether an input is a single tensor."""
-    return isinstance(given, np.ndarray | np.generic)
+    return isinstance(given, np.ndarray | np.generic | NDArray)
 
 
-def tensors_of(inputs: Mapping[str, Given]) -> dict[str, Array]:
+def tensors_of(inputs: Mapping[str, Given]) -> "dict[str, Array | NDArray]":
     """The tensors of inputs by name; those of a sequence have their numbers behind."""
-    found: dict[str, Array] = {}
+    found: dict[str, Array | NDArray] = {}
     for name, given in inputs.items():
         if isinstance(given, list):
             found.update({f"{name}.{place}": each for place, each in enumerate(given)})

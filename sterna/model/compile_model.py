@@ -1,6 +1,7 @@
 """sterna.compile: from a model to something that can be called."""
 
 import os
+import reprlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -34,7 +35,8 @@ PRECISIONS = ("float32", "float16", "bfloat16")
 
 def compile(
     model: Any,
-    target: str | Target | Sequence[Any] = "native",
+    *about: str | Target | Sequence[Any],
+    target: str | Target | None = None,
     shapes: "Shapes | None" = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
@@ -52,7 +54,9 @@ def compile(
     model: the path or the bytes of a file in any format that can be imported, such as ONNX, or what
     a framework holds in memory (a ModelProto); or a graph of Relay (an IRModule or a Function, with
     its weights in params, or a pair of both).
-    target: "native" is this machine; anything that Target takes names another.
+    about: a target, example inputs or both, as in sterna.compile(module, (x,), "cuda").
+    target: "native" is this machine, which is meant where none is told; anything that Target takes
+    names another. Example inputs on a GPU mean "cuda".
     shapes: where the model leaves dimensions open, the inputs' shapes by name, or the extents of
     dimensions that the model names: shapes={"batch": 1}. A pair is a range, in which the dimension
     stays open: shapes={"batch": (1, 64)}.
@@ -60,8 +64,7 @@ def compile(
     type, in half the memory; results stay float32, and so do sums, but for short runs of products
     where a processor computes with float16.
     tuned: the records that `sterna tune` wrote; MODEL.tuned.db beside the model if not given.
-    example_inputs: what a module of PyTorch is recorded with; it may come second, as in
-    sterna.compile(module, (x,)).
+    example_inputs: what a module of PyTorch is recorded with.
     size: what weights may become: "small" keeps them as large as the model's, "balanced" lets them
     grow by half where that saves most time, "fast" as much as saves time at all.
     fixed: values of inputs that become constants, so that branches on them fold: {"rate": 16000}.
@@ -70,6 +73,7 @@ def compile(
     A model from a file is kept on disk as it was compiled, and found there the next time, as long
     as its file, the settings, the machine and Sterna are the same.
     """
+    target, example_inputs = _told(about, target, example_inputs)
     job = _job(
         model, target, shapes, opt_level, params, precision, tuned, example_inputs, size, fixed
     )
@@ -89,7 +93,8 @@ def compile(
 
 def compile_closed(
     model: Any,
-    target: str | Target | Sequence[Any] = "native",
+    *about: str | Target | Sequence[Any],
+    target: str | Target | None = None,
     shapes: "Shapes | None" = None,
     opt_level: int = 3,
     params: Mapping[str, Any] | None = None,
@@ -100,6 +105,7 @@ def compile_closed(
     fixed: Mapping[str, Any] | None = None,
 ) -> CompiledModel:
     """A model all of whose shapes are known, as one program; see compile."""
+    target, example_inputs = _told(about, target, example_inputs)
     return _closed(
         _job(
             model, target, shapes, opt_level, params, precision, tuned, example_inputs, size, fixed
@@ -131,8 +137,32 @@ class _Job:
             )
 
 
+def _told(
+    about: Sequence[Any], target: str | Target | None, example_inputs: Sequence[Any] | None
+) -> tuple[str | Target, Sequence[Any] | None]:
+    """A target and example inputs, told by place or by name, each once."""
+    for each in about:
+        if isinstance(each, tuple | list) and example_inputs is None:
+            example_inputs = each
+        elif isinstance(each, str | Target) and target is None:
+            target = each
+        else:
+            raise TypeError(
+                "behind its model, sterna.compile takes a target and a tuple of example inputs, "
+                f"each once; got {reprlib.repr(each)}"
+            )
+    if target is None:
+        target = "cuda" if any(map(_is_on_gpu, example_inputs or ())) else "native"
+    return target, example_inputs
+
+
+def _is_on_gpu(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch on a GPU of NVIDIA's."""
+    return getattr(getattr(value, "device", None), "type", "") == "cuda"
+
+
 def _job(
-    model: Any, target: str | Target | Sequence[Any], shapes: "Shapes | None", opt_level: int,
+    model: Any, target: str | Target, shapes: "Shapes | None", opt_level: int,
     params: Mapping[str, Any] | None, precision: str, tuned: "str | os.PathLike[str] | None",
     example_inputs: Sequence[Any] | None, size: str, fixed: Mapping[str, Any] | None,
 ) -> _Job:
@@ -142,9 +172,6 @@ def _job(
         raise ValueError(f"precision is {', '.join(PRECISIONS)}, not {precision!r}")
     if size not in SIZES:
         raise ValueError(f"size is {', '.join(SIZES)}, not {size!r}")
-    if isinstance(target, tuple | list):
-        example_inputs, target = target, "native"
-    assert isinstance(target, str | Target)
     wanted = target_of(target)
     context = PassContext.current().at_level(opt_level, SIZES[size])
     found = models.read_tuned(model, tuned, wanted) if is_tuned(model, tuned) else None

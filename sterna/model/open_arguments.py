@@ -8,7 +8,7 @@ import numpy as np
 from sterna.frontend.open_inputs import Given, OpenInput
 from sterna.frontend.open_shapes import OPEN
 from sterna.model.arguments import InputError, way_to
-from sterna.relay.arrays import Array, numpy_dtype, to_numpy
+from sterna.relay.arrays import HOST, Array, numpy_dtype, to_numpy
 from sterna.runtime import NDArray
 from sterna.runtime.ndarray import from_dlpack
 
@@ -52,9 +52,9 @@ def _taken(declared: OpenInput, value: Any) -> Given:
     return _array(declared, value)
 
 
-def _array(declared: OpenInput, value: Any) -> Array:
+def _array(declared: OpenInput, value: Any) -> "Array | NDArray":
     if isinstance(value, NDArray):
-        return to_numpy(value)
+        return _of_runtime(value)
     if declared.dtype is None and not declared.is_sequence:
         return np.asarray(value).astype(object)
     if isinstance(value, np.ndarray | np.generic):
@@ -72,12 +72,17 @@ def _array(declared: OpenInput, value: Any) -> Array:
         ) from None
 
 
-def _shared(value: Any) -> Array:
+def _shared(value: Any) -> "Array | NDArray":
     """An array over the memory of another library's tensor."""
     try:
         return np.from_dlpack(value)
-    except (BufferError, RuntimeError):  # elements that NumPy lacks
-        return to_numpy(from_dlpack(value))
+    except (BufferError, RuntimeError):  # elements that NumPy lacks, or memory of a device
+        return _of_runtime(from_dlpack(value))
+
+
+def _of_runtime(value: NDArray) -> "Array | NDArray":
+    """An array of the runtime: NumPy's, unless it lies on a device."""
+    return to_numpy(value) if value.device.device_type == HOST.device_type else value
 
 
 def check_inputs(inputs: Sequence[OpenInput], given: Mapping[str, Given], ranges: Ranges) -> None:

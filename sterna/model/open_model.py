@@ -29,8 +29,9 @@ from sterna.model.open_arguments import Ranges, arranged, check_inputs
 from sterna.model.programs import LoopLimits, Program, SymbolicRun, with_host
 from sterna.model.report import Report
 from sterna.model.session import Session
-from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.arrays import Array, on_host, to_numpy
 from sterna.relay.expr import Function, RelayExpr, Tuple, TupleGetItem
+from sterna.runtime import NDArray
 from sterna.runtime.node_times import NodeTimes
 from sterna.runtime.vm import DEEPEST_RECURSION
 from sterna.support.errors import BranchNotCompiled
@@ -225,7 +226,7 @@ class OpenModel(CompiledModel):
             if at.program is None:
                 at.program = with_host(self._compiled(stage.function, True), stage.host)
                 at.results = list(stage.results)
-            made = at.program(values)
+            made = [on_host(each) for each in at.program(values)]
             values.update(zip(at.results, made[1:], strict=True))
             at = _kept(at.following, _key(made[0]))
             return made
@@ -313,7 +314,7 @@ def _is_open(declared: OpenInput) -> bool:
     return declared.shape is None or any(isinstance(extent, str) for extent in declared.shape)
 
 
-def _nothing(values: Mapping[str, Array]) -> list[Array]:
+def _nothing(values: Mapping[str, Any]) -> list[Array]:
     return []
 
 
@@ -336,7 +337,8 @@ def _shapes(given: Mapping[str, Given]) -> tuple[Any, ...]:
     )
 
 
-def _key(value: Array) -> tuple[Any, ...]:
+def _key(given: Any) -> tuple[Any, ...]:
+    value = on_host(given)
     return value.shape, value.dtype, value.tobytes()
 
 
@@ -364,7 +366,8 @@ def _grouped(kinds: Sequence[Type | None], arrays: Sequence[Array]) -> list[Any]
             return None
         if isinstance(kind, TupleType):
             return [take(part) for part in kind.fields]
-        return np.asarray(next(rest))
+        made = next(rest)
+        return made if isinstance(made, NDArray) else np.asarray(made)
 
     return [take(kind) for kind in kinds]
 

@@ -14,7 +14,7 @@ from sterna.ir.module import IRModule
 from sterna.ir.types import TensorType, TupleType
 from sterna.model.arguments import shared_array
 from sterna.model.compiled_model import CompiledModel
-from sterna.relay.arrays import Array, handed_on
+from sterna.relay.arrays import Array, handed_on, on_host
 from sterna.relay.expr import Call, Function, GlobalVar, If, Let, RelayExpr, Tuple, Var
 from sterna.relay.interpreter import interpret
 from sterna.relay.steps import Step
@@ -23,8 +23,8 @@ from sterna.runtime import Device, Module, NDArray, cpu, device
 from sterna.runtime.vm import ADT, DEEPEST_RECURSION, VirtualMachine
 from sterna.target import Target
 
-Program = Callable[[Mapping[str, Array]], list[Array]]
-"""Takes values by name, more than it needs perhaps, and gives its results."""
+Program = Callable[[Mapping[str, Any]], list[Any]]
+"""Takes arrays by name, more than it needs perhaps, and gives its results."""
 
 
 class LoopLimits:
@@ -132,7 +132,7 @@ def has_control_flow(function: Function) -> bool:
 def _interpreted(function: Function, names: list[str]) -> Program:
     def run(values: Mapping[str, Array]) -> list[Array]:
         with np.errstate(all="ignore"):
-            made = interpret(function, *[values[name] for name in names])
+            made = interpret(function, *[on_host(values[name]) for name in names])
         return list(made) if isinstance(made, tuple) else [np.asarray(made)]
 
     return run
@@ -163,12 +163,16 @@ class SymbolicRun:
 
     def __init__(self, module: Module, names: list[str]) -> None:
         self.module, self.names = module, names
-        home = home_of(module)
-        self.machine = VirtualMachine(module, home)
-        self.reads_in_place = home == cpu(0)
+        self.home = home_of(module)
+        self.machine = VirtualMachine(module, self.home)
+        self.reads_in_place = self.home == cpu(0)
 
-    def __call__(self, values: Mapping[str, Array]) -> list[Array]:
-        return [handed_on(each) for each in self.run(values)]
+    def __call__(self, values: Mapping[str, Any]) -> list[Any]:
+        """The results: arrays of a GPU where one of the values lies there, else NumPy's."""
+        made = self.run(values)
+        if self.reads_in_place or not any(isinstance(each, NDArray) for each in values.values()):
+            return [handed_on(each) for each in made]
+        return made
 
     def run(self, values: Mapping[str, Any]) -> list[NDArray]:
         """The results as arrays of the runtime, which need not be copied to be given again."""
@@ -196,7 +200,7 @@ def _by_machine(
     program = vm_build.compile(module, target)
     machine = limits.hold(VirtualMachine(program, home_of(program.mod)))
 
-    def run(values: Mapping[str, Array]) -> list[Array]:
+    def run(values: Mapping[str, Any]) -> list[Array]:
         made = machine.invoke("main", *[values[name] for name in names])
         parts = list(made) if isinstance(made, ADT) else [made]
         return [handed_on(each) if isinstance(each, NDArray) else each for each in parts]

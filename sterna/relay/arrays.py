@@ -72,6 +72,11 @@ def handed_on(value: NDArray) -> Array:
     return shared_numpy(value) if value.is_sole and value.device == HOST else to_numpy(value)
 
 
+def on_host(value: "Array | NDArray") -> Array:
+    """The elements of an array that may lie on a device."""
+    return to_numpy(value) if isinstance(value, NDArray) else value
+
+
 def from_numpy(value: Array, dtype: str | None = None) -> NDArray:
     """An array of the runtime with these numbers, converted to a type if one is given."""
     kind = DataType(str(value.dtype) if dtype is None else dtype)

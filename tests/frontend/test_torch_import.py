@@ -303,6 +303,18 @@ def test_shapes_that_data_decides_are_refused_by_name() -> None:
         imported(Chosen(), (torch.randn(4, 3),))
 
 
+def test_a_target_and_example_inputs_by_place_or_by_name() -> None:
+    net, x = torch.nn.Linear(3, 4).eval(), torch.randn(2, 3)
+    want = net(x).detach().numpy()
+    for told in (((x,), "llvm"), ("llvm", (x,)), ([x],)):
+        np.testing.assert_allclose(sterna.compile(net, *told)(x), want, rtol=1e-5, atol=1e-6)
+    made = sterna.compile(net, (x,), target="llvm")
+    np.testing.assert_allclose(made(x), want, rtol=1e-5, atol=1e-6)
+    for twice, target in ((((x,), (x,)), None), (("llvm", (x,)), "llvm"), ((3,), None)):
+        with pytest.raises(TypeError, match="a target and a tuple of example inputs, each once"):
+            sterna.compile(net, *twice, target=target)
+
+
 def test_a_module_needs_example_inputs() -> None:
     with pytest.raises(TypeError, match=r"sterna\.compile\(module, \(x,\)\)"):
         sterna.compile(nn.Linear(2, 2))

@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from sterna.frontend.calls import limited_folding
 from sterna.frontend.graph_importer import ABSENT
 from sterna.frontend.inputs import Inputs
@@ -17,6 +15,7 @@ from sterna.frontend.open_inputs import Given, OpenInput, tensors_of
 from sterna.frontend.open_shapes import open_dim
 from sterna.frontend.stages import Decide, StagedFeeds
 from sterna.ir.types import TensorType
+from sterna.relay.arrays import on_host
 from sterna.relay.expr import Function, RelayExpr, Tuple
 from sterna.relay.symbols import Symbols
 
@@ -40,8 +39,10 @@ class OnnxTrace:
         They are over variables by the inputs' names (those of a sequence with numbers behind), and
         over those of stages.
         """
-        feeds = StagedFeeds(tensors_of(inputs), decide=decide)
-        shapes = {n: each.shape for n, each in inputs.items() if isinstance(each, np.ndarray)}
+        given = tensors_of(inputs)
+        here = {name: on_host(each) for name, each in given.items()}
+        feeds = StagedFeeds(here, decide=decide)
+        shapes = {name: each.shape for name, each in given.items() if name in inputs}
         with limited_folding() as room:
             importer = Importer(self.loaded, Inputs(shapes), None, True, room, feeds, inputs)
             results = importer.results()

@@ -126,6 +126,8 @@ class ProgramOutput:
     """The buffer or the input that changes."""
     is_complex: bool = False
     """Whether its tensor has both parts of complex numbers along a last axis."""
+    device: str = ""
+    """Where PyTorch has its tensor, if that is known: cuda:0."""
 
 
 @dataclass(frozen=True, slots=True)

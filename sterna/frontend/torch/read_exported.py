@@ -1,7 +1,7 @@
 """Programs that torch.export made, as they are in memory."""
 
 import operator
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -113,9 +113,9 @@ def _program(made: Any) -> Program:
         elif kind != "TOKEN":
             raise OpNotImplemented(f"the PyTorch model's input '{name}', which is a {kind}")
     steps = [step for node in nodes if (step := step_of(node)) is not None]
-    made_complex = {node.name for node in nodes if _is_complex(node)}
+    by_name = {node.name: node for node in nodes}
     outputs = [
-        _output(spec, made_complex) for spec in signature.output_specs if spec.kind.name != "TOKEN"
+        _output(spec, by_name) for spec in signature.output_specs if spec.kind.name != "TOKEN"
     ]
     ranges = {
         str(symbol): found for symbol, limits in made.range_constraints.items()
@@ -188,7 +188,13 @@ def _is_complex(node: Any) -> bool:
     return hasattr(value, "is_complex") and bool(value.is_complex())
 
 
-def _output(spec: Any, made_complex: Collection[str]) -> ProgramOutput:
+def _device(node: Any) -> str:
+    """Where a node's tensor is; nothing for numbers and None."""
+    value: Any = node.meta.get("val") if hasattr(node, "meta") else None
+    return str(getattr(value, "device", ""))
+
+
+def _output(spec: Any, nodes: Mapping[str, Any]) -> ProgramOutput:
     kind = _OUTPUT_KINDS.get(spec.kind.name)
     if kind is None:
         raise OpNotImplemented(f"the PyTorch model's output '{spec.arg.name}', a {spec.kind.name}")
@@ -198,8 +204,8 @@ def _output(spec: Any, made_complex: Collection[str]) -> ProgramOutput:
     else:
         is_number = type(spec.arg).__name__.startswith("Sym")
         value = NumberRef(spec.arg.name) if is_number else Ref(spec.arg.name)
-    is_complex = isinstance(value, Ref) and value.name in made_complex
-    return ProgramOutput(value, kind, spec.target or "", is_complex)
+    made = nodes.get(value.name) if isinstance(value, Ref) else None
+    return ProgramOutput(value, kind, spec.target or "", _is_complex(made), _device(made))
 
 
 # ---- nodes of an FX graph ----
@@ -324,7 +330,9 @@ def read_fx(module: Any) -> Program:
             inputs += _input(node, None)
         elif node.op == "output":
             outputs = [
-                ProgramOutput(argument_of(value), is_complex=_is_complex(value))
+                ProgramOutput(
+                    argument_of(value), is_complex=_is_complex(value), device=_device(value)
+                )
                 for value in node.args[0]
             ]
         elif node.op == "get_attr" and not hasattr(getattr(module, node.target), "graph"):

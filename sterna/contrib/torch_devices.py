@@ -1,0 +1,115 @@
+"""On which device a graph of torch.compile is computed, and where its inputs and results lie.
+
+A graph has one home: the GPU that any of its tensors is on, else the processor. What lies
+elsewhere, such as numbers that a program keeps as tensors of the processor, is brought there by
+each call, and results go where eager mode puts them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+
+from sterna.contrib.torch_aliases import no_view
+from sterna.relay.arrays import Array, to_numpy
+from sterna.runtime import Device, NDArray, cuda
+from sterna.support.errors import OpNotImplemented
+from sterna.target import Target
+
+# Where the tensors are that compiled code reads.
+DEVICES = {"cpu", "cuda"}
+# The target that follows the tensors.
+THERE = "native"
+HOST = torch.device("cpu")
+
+# How torch.set_float32_matmul_precision says that Tensor Cores may round float32.
+_ROUNDED = {"high": " -tf32=1", "medium": " -tf32=1"}
+
+
+def gpus_of(values: Iterable[Any]) -> list[torch.device]:
+    """The GPUs that tensors are on, each once."""
+    found = (each.device for each in values if isinstance(each, torch.Tensor))
+    return list(dict.fromkeys(each for each in found if each.type == "cuda"))
+
+
+def home_of(inputs: Sequence[Any], results: Iterable[str], target: str) -> torch.device:
+    """Where a graph is computed whose results belong on these devices.
+
+    A target that a user names for another kind of device has its program read from the processor.
+    """
+    if target != THERE and Target(target).kind.name != "cuda":
+        return HOST
+    told = (torch.device(each) for each in results if each)
+    homes = dict.fromkeys([*gpus_of(inputs), *(each for each in told if each.type == "cuda")])
+    if len(homes) > 1:
+        raise OpNotImplemented(
+            f"a graph whose tensors are on {' and '.join(map(str, homes))}; move them to one GPU"
+        )
+    return next(iter(homes), HOST)
+
+
+def target_at(home: torch.device, target: str) -> str:
+    """The target of a graph: that of its home, unless a user names one."""
+    if target != THERE or home == HOST:
+        return target
+    return f"cuda{_ROUNDED.get(torch.get_float32_matmul_precision(), '')}"
+
+
+def device_at(home: torch.device) -> Device:
+    """The runtime's name of a GPU."""
+    return cuda(home.index or 0)
+
+
+def brought(tensor: Any, home: torch.device) -> Any:
+    """A tensor where a graph is computed."""
+    return tensor if tensor.device == home else tensor.to(home)
+
+
+@contextmanager
+def in_stream_of(home: torch.device) -> Iterator[None]:
+    """Everything inside is done in the stream that PyTorch works in on that GPU."""
+    stream = torch.cuda.current_stream(home).cuda_stream
+    if not stream:
+        yield
+        return
+    device = device_at(home)
+    device.set_raw_stream(stream)
+    try:
+        yield
+    finally:
+        device.set_raw_stream(None)
+
+
+def tensor_of(array: "Array | NDArray") -> Any:
+    """A tensor over an array's memory."""
+    if isinstance(array, NDArray):
+        return torch.from_dlpack(array)
+    name = str(array.dtype)
+    if getattr(ml_dtypes, name, None) is None:
+        return torch.from_numpy(np.asarray(array))
+    bits = np.asarray(array).view(np.int16 if array.itemsize == 2 else np.uint8)
+    return no_view(torch.from_numpy(bits).view(getattr(torch, name)))
+
+
+def number_of(array: "Array | NDArray") -> Any:
+    """The number that an array of one element is."""
+    return (to_numpy(array) if isinstance(array, NDArray) else array).item()
+
+
+def attention_by_products(values: Iterable[Any]) -> Any:
+    """Inside, what PyTorch records of attention on GPUs is products and softmax.
+
+    Else it is the kernel that PyTorch would choose, with results for its backward kernel alone.
+    """
+    return sdpa_kernel(SDPBackend.MATH) if gpus_of(values) else nullcontext()
+
+
+def autocast_kinds() -> list[str]:
+    """The kinds of devices for which autocast is on."""
+    return [kind for kind in sorted(DEVICES) if torch.is_autocast_enabled(kind)]
+
+
