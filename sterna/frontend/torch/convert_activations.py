@@ -4,7 +4,7 @@ from sterna.frontend.calls import call, cast, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_elementwise import clamp
 from sterna.frontend.torch.convert_shape import axis_of, extent_of, shape_of, slice_
-from sterna.frontend.torch.promotion import as_float, is_float
+from sterna.frontend.torch.promotion import as_float, in_float32, is_float
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -19,7 +19,7 @@ def _plain(name: str, operator: str) -> None:
     def convert(x: RelayExpr) -> RelayExpr:
         return call(operator, x)
 
-    aten(name)(convert)
+    aten(name)(in_float32(convert))
 
 
 for _name, _operator in _PLAIN.items():

@@ -259,16 +259,18 @@ def embedding_bag_of_rows(
         skipped = call("equal", indices, like(padding_idx, indices))
         own = call("where", skipped, constant(bags, "int64"), bag)
     lines = expand(call("expand_dims", own, 1), (count, width))
-    empty = call("zeros", (bags + 1, width), dtype_of(weight))
+    rows = cast(rows, "float64" if dtype_of(weight) == "float64" else "float32")
+    empty = call("zeros", (bags + 1, width), dtype_of(rows))
     kind = {0: "sum", 1: "sum", 2: "amax"}[mode]
     made = scatter(empty, 0, lines, rows, reduce=kind, include_self=kind == "sum")
     ones = expand(constant(1, "int64"), (count,))
     sizes = scatter_add(call("zeros", (bags + 1,), "int64"), 0, own, ones)
     made, sizes = sliced(made, 0, 0, bags), sliced(sizes, 0, 0, bags)
+    largest = _largest_in_bags(made, rows, bag, own, indices, bags) if mode == 2 else sizes
     if mode == 1:
         divisor = call("maximum", sizes, constant(1, "int64"))
         made = call("divide", made, call("expand_dims", cast(divisor, dtype_of(made)), 1))
-    largest = _largest_in_bags(made, rows, bag, own, indices, bags) if mode == 2 else sizes
+    made = cast(made, dtype_of(weight))
     is_plain = mode == 0 and dtype_of(weight) in ("float32", "float16")
     if is_plain and padding_idx < 0:  # PyTorch's fast path keeps none
         bag = call("zeros", (0,), "int64")

@@ -22,7 +22,7 @@ from sterna.frontend.torch.convert_shape import (
     unsqueeze,
 )
 from sterna.frontend.torch.extents import Extent, as_tensor, dims_of, is_same, total
-from sterna.frontend.torch.promotion import Operand, is_float, scalar, together
+from sterna.frontend.torch.promotion import Operand, in_float32, is_float, scalar, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Constant, RelayExpr
@@ -317,6 +317,16 @@ def _combined(
         kind = _OF_TRUTH.get(reduction, reduction)
         made = _combined(cast(x, "uint8"), index, cast(src, "uint8"), axis, kind, strict)
         return cast(made, "bool")
+    if reduction in ("add", "mul"):
+        return _accumulated(x, index, src, axis, reduction, strict)
+    return call("scatter_elements", x, index, src, axis=axis, reduction=reduction, strict=strict)
+
+
+@in_float32
+def _accumulated(
+    x: RelayExpr, index: RelayExpr, src: RelayExpr, axis: int, reduction: str, strict: bool
+) -> RelayExpr:
+    """Sums or products of what is written to one place."""
     return call("scatter_elements", x, index, src, axis=axis, reduction=reduction, strict=strict)
 
 
@@ -326,6 +336,7 @@ def _cleared(x: RelayExpr, at: int, index: RelayExpr, kind: str) -> RelayExpr:
     return call("scatter_elements", x, index, neutral, axis=at)
 
 
+@in_float32
 def _scattered_mean(
     x: RelayExpr, at: int, index: RelayExpr, src: RelayExpr, include_self: bool, strict: bool
 ) -> RelayExpr:

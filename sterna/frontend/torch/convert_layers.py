@@ -219,14 +219,11 @@ def rms_norm(
     kind = dtype_of(input)
     gamma = filled(inner, 1, kind) if weight is None else cast(weight, kind)
     axis = axes[0] if len(axes) == 1 else axes
-    small = _EPSILON.get(kind, 1.1920929e-07) if eps is None else eps
+    least = 2.0**-52 if kind == "float64" else 2.0**-23  # of the type that it is computed in
+    small = least if eps is None else eps
     made = call("nn.rms_norm", input, gamma, axis=axis, epsilon=small)
     squares = call("mean", call("multiply", input, input), axis=axes, keepdims=True)
     return [made, call("rsqrt", call("add", squares, like(small, squares)))]
-
-
-# The distance from 1 to the next number of each type.
-_EPSILON = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
 
 
 @aten("group_norm")

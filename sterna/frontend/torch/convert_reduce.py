@@ -158,6 +158,7 @@ def count_nonzero(x: RelayExpr, dim: Dims = None) -> RelayExpr:
 
 
 @aten("var", "var.correction")
+@in_float32
 def var(
     x: RelayExpr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False,
     unbiased: bool = True,
@@ -182,6 +183,7 @@ def _variance(x: RelayExpr, dim: Dims, correction: float, keepdim: bool) -> Rela
 
 
 @aten("std")
+@in_float32
 def std(
     x: RelayExpr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False,
     unbiased: bool = True,
@@ -190,6 +192,7 @@ def std(
 
 
 @aten("var_mean")
+@in_float32
 def var_mean(
     x: RelayExpr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False,
     unbiased: bool = True,
@@ -199,6 +202,7 @@ def var_mean(
 
 
 @aten("std_mean")
+@in_float32
 def std_mean(
     x: RelayExpr, dim: Dims = None, correction: float | None = 1, keepdim: bool = False,
     unbiased: bool = True,

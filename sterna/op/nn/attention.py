@@ -5,6 +5,7 @@ in the cache. Keys are turned once for each head, so that neighbours are read as
 """
 
 import math
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,17 +14,19 @@ from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import quiet
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, register
+from sterna.relay.expr import RelayExpr
+from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
 from sterna.schedule.attention import (
     AttentionStages,
     describe_attention,
     schedule_attention,
 )
 from sterna.schedule.exponential import quick_exp
-from sterna.schedule.products import widened
+from sterna.schedule.products import wide, widened
 from sterna.support.dtype import DataType
 from sterna.target import Target, is_gpu
 from sterna.te import Tensor, compute, exp, if_then_else, reduce_axis
@@ -186,6 +189,21 @@ def _stays_wide(attrs: AttentionAttrs, narrow: DataType) -> bool:
     return target is None or not is_gpu(target)
 
 
+def _in_float32(
+    name: str, attrs: AttentionAttrs, args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """Of narrow floats: rounded once, as a processor's scores and sums would lose most of them."""
+    own = tensor_type(args[0]).dtype
+    if target is None or is_gpu(target) or wide(own) == own:
+        return None
+    operands = [
+        call("cast", arg, dtype=str(wide(own))) if tensor_type(arg).dtype == own else arg
+        for arg in args
+    ]
+    made = call(name, *operands, **dict(attrs.items()))
+    return call("cast", made, dtype=str(own))
+
+
 _SHAPES = ((2, 5, 3, 4), (2, 7, 3, 4), (2, 7, 3, 6))
 _WIDE = ((1, 19, 2, 32), (1, 32, 2, 32), (1, 32, 2, 64))
 _SEEN = np.tri(5, 7, 2).astype(bool)
@@ -203,6 +221,7 @@ register(OpRecord(
     inputs=("query", "key", "value"),
     attrs=AttentionAttrs,
     infer=_infer,
+    legalize=partial(_in_float32, "nn.attention"),
     cases=[
         Case(_SHAPES, {"scale": 0.5}), Case(_WIDE, {"scale": 0.125}),
         Case(_SHAPES, {"causal": True}), Case(_WIDE, {"scale": 0.125, "causal": True}),
@@ -217,6 +236,7 @@ register(OpRecord(
     inputs=("query", "key", "value", "mask"),
     attrs=MaskedAttentionAttrs,
     infer=_infer,
+    legalize=partial(_in_float32, "nn.masked_attention"),
     cases=[
         Case((*_SHAPES, (2, 1, 1, 7)), {"scale": 0.5}),
         Case((*_SHAPES, _SEEN), {"fill": -1e9}),
