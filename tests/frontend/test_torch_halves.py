@@ -1,4 +1,4 @@
-"""Sums and functions of 16 bits are as near the exact result as PyTorch's, not rounded on the way."""
+"""Sums and functions of 16 bits are as near the exact result as those of PyTorch."""
 
 from collections.abc import Callable
 from typing import Any

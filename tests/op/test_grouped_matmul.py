@@ -9,6 +9,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
 from sterna.relay.arrays import Array
+from sterna.relay.interpreter import interpret
 from sterna.relay.op import find
 
 ENDS = [0, 1, 1, 8, 13, 26, 30]
@@ -53,3 +54,22 @@ def test_the_rows_may_stay_open() -> None:
     for rows in (32, 9, 0):
         np.testing.assert_allclose(
             run(data[:rows]).numpy(), wanted(data[:rows], weight, ends), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("ends", [[50, 7, 120, 190], [200, 300, 3, 4], [0, 0, 0, 0]])
+@pytest.mark.parametrize("is_constant", [True, False])
+def test_gpus_multiply_by_every_matrix(ends: list[int], is_constant: bool) -> None:
+    rng = np.random.default_rng(3)
+    data = rng.standard_normal((200, 128)).astype("float32")
+    given = data, rng.standard_normal((4, 128, 64)).astype("float32"), np.array(ends, "int32")
+    free: list[Any] = [
+        relay.var(f"p{n}", shape=each.shape, dtype=each.dtype) for n, each in enumerate(given)
+    ]
+    if is_constant:
+        free[1] = relay.const(given[1])
+    module = tvm.IRModule.from_expr(relay.nn.grouped_matmul(*free))
+    made = relay.transform.Legalize(tvm.target.Target("cuda -arch=sm_90a"))(module)
+    assert "grouped_matmul" not in str(made) and str(made).count("nn.dense") == 4
+    inputs = [each for n, each in enumerate(given) if n != 1 or not is_constant]
+    found = interpret(made["main"], *inputs)
+    np.testing.assert_allclose(found, wanted(*given), rtol=1e-4, atol=1e-4)

@@ -18,6 +18,7 @@ from sterna.op.checks import expect_dim, not_empty, of_kind, same_dtype, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.indexing import INT32, as_index, dims_of
 from sterna.op.nn._packed_columns import columns_of, without_filling
+from sterna.op.nn._products_of_groups import one_by_one
 from sterna.op.statements import filled, variable
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -200,10 +201,15 @@ def _compute_by_threads(
 def _legalize(
     attrs: GroupedMatmulAttrs, args: tuple[RelayExpr, ...], target: Target
 ) -> RelayExpr | None:
-    """Blocks of as many columns as registers hold, of which constants are packed."""
+    """Blocks of as many columns as registers hold, of which constants are packed.
+
+    On a GPU, products of the groups.
+    """
     data, weight, ends = args
-    if is_gpu(target) or attrs.packed or attrs.columns != COLUMNS:
+    if attrs.packed or attrs.columns != COLUMNS:
         return None
+    if is_gpu(target):
+        return one_by_one(data, weight, ends)
     kind = tensor_type(weight)
     total = build.int_value(kind.shape[2])
     columns = columns_of(processor_of(target), wide(kind.dtype), ROWS + 1, total)

@@ -12,12 +12,15 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.axis_rows import index_type, product
 from sterna.op.checks import of_kind, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.indexing import dims_of
 from sterna.op.statements import filled, variable
-from sterna.relay.arrays import Array
+from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, OpRecord, register
 from sterna.support.errors import make_exception
+from sterna.target import Target, is_gpu
 from sterna.te import Tensor, compute
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -119,6 +122,15 @@ def _compute_by_threads(
     return made
 
 
+def _legalize(
+    attrs: AssertWithinAttrs, args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """On devices of threads the 0 that it gives."""
+    if target is None or not is_gpu(target):
+        return None
+    return const(np.zeros((), numpy_dtype(tensor_type(args[0]).dtype)))
+
+
 def _reference(attrs: AssertWithinAttrs, data: Array, low: Array, high: Array) -> Array:
     wide = data.astype(np.int64)
     faults = (wide < low) | (wide >= high)
@@ -141,6 +153,7 @@ register(OpRecord(
     infer=_infer,
     compute=_compute,
     compute_by_threads=_compute_by_threads,
+    legalize=_legalize,
     reference=_reference,
     pattern=OPAQUE,
     cases=[
