@@ -10,7 +10,12 @@ from sterna import relay
 from sterna.relay.expr import RelayExpr
 from sterna.relay.interpreter import interpret
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementations.im2col import Tile, tiles, ways_of_copying
+from sterna.schedule.implementations.im2col import (
+    IMPLEMENTATION,
+    Tile,
+    tiles,
+    ways_of_copying,
+)
 from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from tests.schedule.implemented import implement, names_in, run_built
@@ -97,6 +102,35 @@ def test_numbers_of_lines_that_are_copied_whole(copied: str, strides: int) -> No
     x = relay.var("x", shape=(1, 6, 15, 15))
     made = conv(x, 10, (3, 3), strides=strides, groups=2)
     check_numbers(relay.Function((x,), made), {"copied": copied})
+
+
+@pytest.mark.parametrize(("shape", "window", "attrs"), [
+    ((2, 66, 15, 9), (3, 3), {"strides": (2, 1), "padding": (2, 1, 1, 0), "groups": 2}),
+    ((1, 40, 1, 150), (1, 5), {"padding": (0, 7), "dilation": (1, 3)}),
+    ((1, 300, 9, 11), (1, 1), {"strides": (2, 2)}),
+    ((1, 70, 12, 7), (3, 1), {}),
+], ids=["border", "row", "pixels", "column"])
+def test_numbers_of_some_channels_at_a_time(
+    shape: tuple[int, ...], window: tuple[int, int], attrs: dict[str, Any]
+) -> None:
+    """Of 300 channels 100 at once, of 33 11, of 40 20; of 70 channels 35."""
+    x = relay.var("x", shape=shape)
+    made = conv(x, 14, window, **attrs)
+    func = relay.Function((x,), relay.nn.relu(made))
+    depth, steps = shape[1] // attrs.get("groups", 1), window[0] * window[1]
+    chunks = -(-depth // -(-128 // steps))
+    channels = {"channels": str(-(-depth // chunks))}
+    check_numbers(func, channels | {"copied": "tiles"})
+
+
+@pytest.mark.parametrize("size, stride, channels", [(80, 2, 15), (80, 1, 15), (14, 1, 256)])
+def test_images_that_are_far_come_by_some_channels(size: int, stride: int, channels: int) -> None:
+    kind = DataType("float32")
+    made = Contraction(
+        1, (size, size), 256, (size // stride,) * 2, 32, kind, kind, kind, window=(3, 3),
+        strides=(stride,) * 2, before=(1, 1), after=(1, 1), data_layout="NCHW", out_layout="NCHW",
+    )
+    assert IMPLEMENTATION.plan(made, AVX512).integer("channels") == channels
 
 
 @pytest.mark.parametrize("shape", [(2, 9, 13, 17), (1, 6, 8, 8), (3, 5, 1, 131)])
