@@ -296,7 +296,7 @@ def panel_cycles(
     numbers = made.batch * made.inputs * math.prod(whole.image)
     size, is_far = numbers * FLOAT32.bytes, numbers // made.batch > _numbers_near(processor)
     border = COPIED * numbers / processor.lanes(FLOAT32) if made.is_padded else 0.0
-    copies = made.batch * made.groups * lines.products * math.prod(lines.result)
+    copies: float = made.batch * made.groups * lines.products * math.prod(lines.result)
     # large weights come again for every panel
     weights = made.batch * made.weight_bytes / STREAMED
     weights *= made.weight_bytes > processor.l2_bytes // 2
