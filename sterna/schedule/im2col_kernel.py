@@ -171,8 +171,8 @@ class Im2colKernel(StatementKernel):
             )
             bordered = None
             if self.whole.is_padded:
-                apart = 0 if self.is_line else (lines - 1) * made.strides[0]
-                seen_lines = apart + (made.window[0] - 1) * made.dilation[0] + 1
+                reach = (made.window[0] - 1) * made.dilation[0] + 1
+                seen_lines = (lines - 1) * made.strides[0] + reach
                 bordered = ib.allocate(
                     self.dtype, (self.channels, seen_lines, made.image[1]), name="bordered"
                 )
@@ -211,7 +211,7 @@ class Im2colKernel(StatementKernel):
         (high, wide), (above, left) = whole.image, whole.before
         _, lines, full = (build.int_value(extent) or 0 for extent in bordered.shape)
         begin = panel.image * whole.inputs + panel.group * self.made.depth + chunk.first
-        first = build.const(0) if self.is_line else panel.first * self.made.strides[0]
+        first = panel.first * self.made.strides[0]
         zero = build.const(0.0, self.dtype)
         with (
             ib.for_range(0, chunk.count, name="channel") as channel,

@@ -7,9 +7,11 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.ir.types import TensorType
 from sterna.relay.expr import RelayExpr
 from sterna.relay.interpreter import interpret
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.implementation import Plan
 from sterna.schedule.implementations.im2col import (
     IMPLEMENTATION,
     Tile,
@@ -106,7 +108,7 @@ def test_numbers_of_lines_that_are_copied_whole(copied: str, strides: int) -> No
 
 @pytest.mark.parametrize(("shape", "window", "attrs"), [
     ((2, 66, 15, 9), (3, 3), {"strides": (2, 1), "padding": (2, 1, 1, 0), "groups": 2}),
-    ((1, 40, 1, 150), (1, 5), {"padding": (0, 7), "dilation": (1, 3)}),
+    ((1, 40, 1, 150), (1, 5), {"dilation": (1, 3)}),
     ((1, 300, 9, 11), (1, 1), {"strides": (2, 2)}),
     ((1, 70, 12, 7), (3, 1), {}),
 ], ids=["border", "row", "pixels", "column"])
@@ -191,3 +193,28 @@ def test_free_weights_of_single_channels_stay_as_they_lie(inner: int, names: lis
     w = relay.var("w", shape=(16 * inner, inner, 3, 3))
     mod = implement(relay.Function((x, w), relay.nn.conv2d(x, w, groups=16, padding=1)), NEON)
     assert (names_in(mod), layouts_in(mod)) == (names, ["NCHW"])
+
+
+@pytest.mark.parametrize(("image", "channels", "message"), [
+    ((9, 9), 12, "the border is made only by chunks"), ((1, 9), 6, "the border is made only"),
+    ((9, 9), 6, ""),
+])
+def test_only_chunks_of_several_lines_make_a_border(
+    image: tuple[int, int], channels: int, message: str
+) -> None:
+    kind = DataType("float32")
+    high = image[0] > 1
+    made = Contraction(
+        1, image, 12, image, 8, kind, kind, kind, window=(3 if high else 1, 3), strides=(1, 1),
+        before=(int(high), 1), after=(int(high), 1), data_layout="NCHW", out_layout="NCHW",
+    )
+    plan = Plan.of(
+        "im2col", rows=8, columns=16, panel=1, channels=channels, shares=1, lanes=16, by_lanes=0,
+        copied="tiles",
+    )
+    packed = [TensorType((1, 1, made.products, 8), kind)]
+    if message:
+        with pytest.raises(ValueError, match=message):
+            IMPLEMENTATION.expect(made, plan, packed)
+    else:
+        IMPLEMENTATION.expect(made, plan, packed)

@@ -17,7 +17,7 @@ from sterna.relay.op import call as call_of
 from sterna.schedule.choose import asking_costs, choose, near
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import LINE_BYTES
-from sterna.schedule.cost import KERNEL, STREAMED, arriving, regions
+from sterna.schedule.cost import KERNEL, STREAMED, arriving, border_cycles, regions
 from sterna.schedule.im2col_kernel import (
     CUT_ROWS,
     IN_PLACE,
@@ -127,6 +127,8 @@ class Im2col(PackedImplementation):
             as_lines(made), plan.integer("columns"), plan.integer("lanes")
         ):
             raise ValueError("pixels are read in place only where each is a window of its own")
+        if made.is_padded and not (plan.integer("channels") < made.depth and _may_add_border(made)):
+            raise ValueError("the border is made only by chunks of channels with several lines")
         if plan.integer("columns") % plan.integer("lanes"):
             raise ValueError("lanes should divide columns")
         rows = plan.integer("rows")
@@ -304,11 +306,11 @@ def panel_cycles(
     found = {depth: copies * each + border + (KERNEL if made.is_padded else 0.0)}
     found[depth] += weights * max(1.0, panels)
     if is_far:
-        found[depth] += 2 * size / STREAMED if made.is_padded else 0.0
+        found[depth] += border_cycles(made, processor) * processor.threads
         found[depth] += _far_lines(lines, tile, copied, processor) * LINE_COMES
     some = -(-CHUNK_STEPS // lines.taps)
     chunks = -(-depth // some)
-    if chunks > 1 and copied != IN_PLACE and (lines is whole or not made.is_padded):
+    if chunks > 1 and copied != IN_PLACE and (not made.is_padded or _may_add_border(made)):
         sums = made.batch * made.outputs * math.prod(made.result) * FLOAT32.bytes
         come = (size if is_far else 0) + 2 * (chunks - 1) * sums
         some = -(-depth // chunks)
@@ -316,6 +318,12 @@ def panel_cycles(
         found[some] = copies + border + KERNEL + come / STREAMED
         found[some] += weights * _panels(lines, tile, copied, some, processor)
     return found
+
+
+def _may_add_border(made: Contraction) -> bool:
+    """Whether panels of some channels may make the border: they have whole lines of the image."""
+    whole = without_border(made)
+    return as_lines(whole) is whole and made.result[0] > 1
 
 
 def _numbers_near(processor: Processor) -> int:
