@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 12520,
     "rpc": 5090,
     "runtime": 2270,
-    "schedule": 21250,
+    "schedule": 21650,
     "support": 4330,
     "target": 4400,
     "te": 5270,

@@ -183,6 +183,14 @@ def split_sum_cycles(made: Contraction, parts: int, processor: Processor) -> flo
     return cycles + parts * -(-made.outputs // processor.lanes(FLOAT32))
 
 
+def border_cycles(made: Contraction, processor: Processor) -> float:
+    """What it takes to copy images with their border that leave the second cache."""
+    image = made.inputs * math.prod(made.image) * made.data.bytes
+    if not made.is_padded or image <= processor.l2_bytes // 2:
+        return 0.0
+    return 2 * made.batch * image / STREAMED / processor.threads
+
+
 def products_per_cycle(processor: Processor) -> int:
     """Multiply-adds of float32."""
     return processor.throughput.multiply_adds * processor.lanes(FLOAT32)

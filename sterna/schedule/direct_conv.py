@@ -33,7 +33,7 @@ from sterna.schedule.conv_stages import (
     sum_in_registers,
     write_out,
 )
-from sterna.schedule.cost import STREAMED, products_per_cycle
+from sterna.schedule.cost import PAGE_BYTES, STREAMED, products_per_cycle
 from sterna.schedule.default import vectorize_result
 from sterna.schedule.depthwise_conv import schedule_depthwise
 from sterna.schedule.dot4 import add_by_dots, dot_lanes, dot_tile, vectors_of_channels
@@ -49,6 +49,10 @@ from sterna.te import IterVar, PlaceholderOp, Stage, Tensor
 STEPS_AHEAD = 4
 # Input channels of a chunk: of fewer, sums are loaded and stored too often.
 LEAST_AT_ONCE = 16
+# Cycles in which a pixel's part of a chunk is found that lies far from the next, the same in images
+# of more pages than a processor has at hand, and those in which a line of it comes.
+FOUND, FOUND_AGAIN, LINE_COMES = 60.0, 200.0, 25.0
+PAGES_AT_HAND = 1536
 
 
 def schedule_conv(kernel: Kernel) -> None:
@@ -89,7 +93,8 @@ def _schedule_direct(conv: Conv) -> None:
     channels = _channels_at_once(conv, size)
     if channels:
         ways.append("chunks")
-        preferred = "chunks" if many and _leave_cache(conv, size) else preferred
+        pays = many and _leave_cache(conv, size) and _chunks_come_sooner(conv, size, channels)
+        preferred = "chunks" if pays else preferred
     way = choose("weights", ways, lambda way: way != preferred)
     if way == "bands":
         why = _by_bands(conv, stage, size, lanes)
@@ -337,10 +342,31 @@ def _image_comes_less(conv: Conv, size: RegisterTile) -> bool:
 
     The image comes for each tap of each block then, else a block's weights for each tile.
     """
-    blocks = -(-conv.channels // size.columns)
+    return _leave_cache(conv, size) and _image_bytes(conv, size) < _weight_bytes(conv, size)
+
+
+def _image_bytes(conv: Conv, size: RegisterTile) -> int:
+    """What comes of the image where it comes for each tap of each block of channels."""
+    return -(-conv.channels // size.columns) * conv.made.taps * bytes_of(conv.data)
+
+
+def _weight_bytes(conv: Conv, size: RegisterTile) -> int:
+    """What comes of the weights where all of them come for each tile."""
     tiles = conv.batch * conv.height * -(-conv.width // size.rows)
-    image = blocks * conv.made.taps * bytes_of(conv.data)
-    return _leave_cache(conv, size) and image < tiles * conv.weight_bytes(conv.channels)
+    return tiles * conv.weight_bytes(conv.channels)
+
+
+def _chunks_come_sooner(conv: Conv, size: RegisterTile, channels: int) -> bool:
+    """Whether copies of an image's chunks take less than what comes without them.
+
+    Each block of outputs copies all of them, whose pixels lie apart by all channels.
+    """
+    pixels = bytes_of(conv.data) // (conv.made.depth * conv.element)
+    pieces = -(-conv.channels // size.columns) * pixels * (conv.made.depth // channels)
+    at_hand = bytes_of(conv.data) // conv.batch <= PAGES_AT_HAND * PAGE_BYTES
+    lines = channels * conv.element / LINE_BYTES
+    copied = pieces * ((FOUND if at_hand else FOUND_AGAIN) + LINE_COMES * lines)
+    return copied < min(_image_bytes(conv, size), _weight_bytes(conv, size)) / STREAMED
 
 
 def _by_chunks(conv: Conv, stage: Stage, size: RegisterTile, channels: int) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from sterna.ir.expr import variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.kernel import Kernel, Processor
-from sterna.schedule.loops import PARALLEL_ELEMENTS, extent_of, extents_of, parallelise
+from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of, parallelise
 from sterna.schedule.reads import Read, direct_reads_of, reads_of
 from sterna.schedule.transpose_tile import holds_squares, transpose_intrinsic
 from sterna.te import ComputeOp, IterVar, Stage
@@ -44,9 +44,8 @@ def all_read_across(stage: Stage, inner: bool = False) -> IterVar | None:
         across = None if any(read.is_guarded for read in reads) else _neighbours(outer, reads)
     if across is None or not any(last.var in read.variables for read in reads):
         return None
-    rows, columns = extent_of(across), extent_of(last)
-    known = rows is not None and columns is not None and columns >= SMALLEST_TILE
-    return across if known and (rows or 0) >= 2 else None
+    rows, columns = extents_of([across, last])
+    return across if rows >= 2 and columns >= SMALLEST_TILE else None
 
 
 def _neighbours(axes: Sequence[IterVar], reads: Sequence[Read]) -> IterVar | None:

@@ -12,6 +12,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
 from sterna.op.qnn.small_sums import reach_of
+from sterna.relay.interpreter import interpret
 from tests.op.harness import reference
 
 
@@ -127,6 +128,37 @@ def test_weights_of_any_zero_point_are_multiplied_as_bytes(
         parts: list[relay.Expr] = []
         relay.analysis.post_order_visit(legal["main"], parts.append)
         assert "int8" in [str(p.data.dtype) for p in parts if isinstance(p, relay.Constant)]
+
+
+@pytest.mark.parametrize("zero", [90, None])
+@pytest.mark.parametrize(("shape", "kernel", "attrs"), [
+    ((2, 6, 9, 7), (5, 6, 3, 2), {"padding": (1, 0, 2, 1), "strides": (2, 1)}),
+    ((1, 8, 5, 6), (4, 8, 1, 1), {}),
+    ((1, 6, 7, 5), (3, 3, 5, 8), {"data_layout": "NHWC", "kernel_layout": "HWIO", "padding": 1}),
+    ((2, 4, 11), (6, 4, 3), {"padding": (2, 1), "dilation": 2}),
+], ids=["window", "pixels", "channels last", "rows"])
+def test_windows_of_any_zero_point_are_multiplied_as_bytes(
+    shape: tuple[int, ...], kernel: tuple[int, ...], attrs: dict[str, Any], zero: int | None
+) -> None:
+    rng, rank = np.random.default_rng(zero), len(shape) - 2
+    last = attrs.get("kernel_layout") == "HWIO"
+    outputs, window = kernel[-1 if last else 0], kernel[:2] if last else kernel[2:]
+    weight = rng.integers(0, 256, kernel).astype("uint8")
+    points = rng.integers(0, 256, outputs) if zero is None else np.array(zero)
+    x, one = rng.integers(0, 256, shape).astype("uint8"), relay.const(np.float32(1))
+    convolution = relay.qnn.conv1d if rank == 1 else relay.qnn.conv2d
+    made = convolution(
+        relay.var("x", shape=shape, dtype="uint8"), relay.const(weight), relay.const(np.int32(9)),
+        relay.const(points.astype("int32")), one, one, channels=outputs, kernel_size=window,
+        **attrs,
+    )
+    want = interpret(relay.Function(tuple(relay.analysis.free_vars(made)), made), x)
+    np.testing.assert_array_equal(run(made, x=x), want)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(made))
+    legal = relay.transform.Legalize(tvm.target.Target("llvm -mcpu=cascadelake"))(module)
+    parts: list[relay.Expr] = []
+    relay.analysis.post_order_visit(legal["main"], parts.append)
+    assert "int8" in [str(p.data.dtype) for p in parts if isinstance(p, relay.Constant)]
 
 
 # ---- narrow types ----

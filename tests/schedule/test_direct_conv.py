@@ -104,6 +104,15 @@ def test_rows_that_lie_far_apart_come_in_chunks(dilation: int, way: str) -> None
     assert way in lowered.choices["schedule"]
 
 
+@pytest.mark.parametrize("size, way", [(80, "bands"), (24, "channels at a time")])
+def test_a_large_image_is_not_copied_in_chunks(size: int, way: str) -> None:
+    """Few channels of each pixel would come from far, for weights that come at the same rate."""
+    body = convolution((1, size, size, 512), 32, 32, kernel_size=(3, 3), padding=1, strides=2)
+    kernel = relay.transform.FuseOps(2)(tvm.IRModule.from_expr(body))["main"].body.op
+    lowered = lower_kernel(kernel, "kernel", Processor(512, 32, l1_bytes=32768, l2_bytes=1 << 20))
+    assert way in lowered.choices["schedule"]
+
+
 def test_windows_of_one_row_read_again_what_lies_near() -> None:
     """A long row is larger than the second cache, and what a tile reads of it is not."""
     body = convolution(

@@ -7,10 +7,17 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.ir.types import TensorType
 from sterna.relay.expr import RelayExpr
 from sterna.relay.interpreter import interpret
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementations.im2col import Tile, tiles, ways_of_copying
+from sterna.schedule.implementation import Plan
+from sterna.schedule.implementations.im2col import (
+    IMPLEMENTATION,
+    Tile,
+    tiles,
+    ways_of_copying,
+)
 from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from tests.schedule.implemented import implement, names_in, run_built
@@ -99,6 +106,35 @@ def test_numbers_of_lines_that_are_copied_whole(copied: str, strides: int) -> No
     check_numbers(relay.Function((x,), made), {"copied": copied})
 
 
+@pytest.mark.parametrize(("shape", "window", "attrs"), [
+    ((2, 66, 15, 9), (3, 3), {"strides": (2, 1), "padding": (2, 1, 1, 0), "groups": 2}),
+    ((1, 40, 1, 150), (1, 5), {"dilation": (1, 3)}),
+    ((1, 300, 9, 11), (1, 1), {"strides": (2, 2)}),
+    ((1, 70, 12, 7), (3, 1), {}),
+], ids=["border", "row", "pixels", "column"])
+def test_numbers_of_some_channels_at_a_time(
+    shape: tuple[int, ...], window: tuple[int, int], attrs: dict[str, Any]
+) -> None:
+    """Of 300 channels 100 at once, of 33 11, of 40 20; of 70 channels 35."""
+    x = relay.var("x", shape=shape)
+    made = conv(x, 14, window, **attrs)
+    func = relay.Function((x,), relay.nn.relu(made))
+    depth, steps = shape[1] // attrs.get("groups", 1), window[0] * window[1]
+    chunks = -(-depth // -(-128 // steps))
+    channels = {"channels": str(-(-depth // chunks))}
+    check_numbers(func, channels | {"copied": "tiles"})
+
+
+@pytest.mark.parametrize("size, stride, channels", [(80, 2, 15), (80, 1, 15), (14, 1, 256)])
+def test_images_that_are_far_come_by_some_channels(size: int, stride: int, channels: int) -> None:
+    kind = DataType("float32")
+    made = Contraction(
+        1, (size, size), 256, (size // stride,) * 2, 32, kind, kind, kind, window=(3, 3),
+        strides=(stride,) * 2, before=(1, 1), after=(1, 1), data_layout="NCHW", out_layout="NCHW",
+    )
+    assert IMPLEMENTATION.plan(made, AVX512).integer("channels") == channels
+
+
 @pytest.mark.parametrize("shape", [(2, 9, 13, 17), (1, 6, 8, 8), (3, 5, 1, 131)])
 @pytest.mark.parametrize("outputs", [1, 3, 40])
 def test_numbers_of_pixels_that_are_read_in_place(shape: tuple[int, ...], outputs: int) -> None:
@@ -157,3 +193,28 @@ def test_free_weights_of_single_channels_stay_as_they_lie(inner: int, names: lis
     w = relay.var("w", shape=(16 * inner, inner, 3, 3))
     mod = implement(relay.Function((x, w), relay.nn.conv2d(x, w, groups=16, padding=1)), NEON)
     assert (names_in(mod), layouts_in(mod)) == (names, ["NCHW"])
+
+
+@pytest.mark.parametrize(("image", "channels", "message"), [
+    ((9, 9), 12, "the border is made only by chunks"), ((1, 9), 6, "the border is made only"),
+    ((9, 9), 6, ""),
+])
+def test_only_chunks_of_several_lines_make_a_border(
+    image: tuple[int, int], channels: int, message: str
+) -> None:
+    kind = DataType("float32")
+    high = image[0] > 1
+    made = Contraction(
+        1, image, 12, image, 8, kind, kind, kind, window=(3 if high else 1, 3), strides=(1, 1),
+        before=(int(high), 1), after=(int(high), 1), data_layout="NCHW", out_layout="NCHW",
+    )
+    plan = Plan.of(
+        "im2col", rows=8, columns=16, panel=1, channels=channels, shares=1, lanes=16, by_lanes=0,
+        copied="tiles",
+    )
+    packed = [TensorType((1, 1, made.products, 8), kind)]
+    if message:
+        with pytest.raises(ValueError, match=message):
+            IMPLEMENTATION.expect(made, plan, packed)
+    else:
+        IMPLEMENTATION.expect(made, plan, packed)

@@ -8,6 +8,7 @@ import sterna as tvm
 from sterna import relay, te
 from sterna.contrib import graph_executor
 from sterna.ir.visitor import Rewriter
+from sterna.lowering.lower_kernel import lower_kernel
 from sterna.model.stages import Stages
 from sterna.schedule.kernel import Processor
 from sterna.schedule.transpose_tile import (
@@ -98,3 +99,36 @@ def test_transposes_of_any_type_and_size(
     executor.run(given=data)
     want = data.numpy().transpose(axes)
     np.testing.assert_array_equal(executor.get_output(0).numpy(), want)
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float32", "int64"])
+@pytest.mark.parametrize(("shape", "axes"), [
+    ((2, None, 24), (0, 2, 1)), ((2, 24, None), (0, 2, 1)), ((None, None), (1, 0)),
+    ((None, 3, 20), (2, 1, 0)),
+], ids=["rows", "columns", "both", "few between"])
+def test_transposes_of_open_extents(
+    dtype: str, shape: tuple[int | None, ...], axes: tuple[int, ...]
+) -> None:
+    given = relay.var("given", shape=[size or relay.Any() for size in shape], dtype=dtype)
+    module = tvm.IRModule.from_expr(relay.Function((given,), relay.transpose(given, axes)))
+    kernel = relay.create_executor("vm", module, target="llvm").evaluate()
+    for one in (0, 1, 3, 7, 8, 9, 31, 70):
+        sizes = [(one + 5 * n if size is None else size) for n, size in enumerate(shape)]
+        data = (np.arange(np.prod(sizes)) % 251).reshape(sizes).astype(dtype)
+        np.testing.assert_array_equal(kernel(data).numpy(), data.transpose(axes))
+
+
+def test_open_extents_have_squares_too() -> None:
+    given = relay.var("given", shape=(4, relay.Any(), 32))
+    module = tvm.IRModule.from_expr(relay.Function((given,), relay.transpose(given, (0, 2, 1))))
+    opened = relay.optimize(module, target="llvm")[0]["main"]
+    kernels: list[relay.Function] = []
+
+    def look(expr: object) -> None:
+        if isinstance(expr, relay.Call) and isinstance(expr.op, relay.Function):
+            kernels.append(expr.op)
+
+    relay.analysis.post_order_visit(opened, look)
+    (kernel,) = kernels
+    loops = lower_kernel(kernel, "kernel", Processor(512, 32), None).function
+    assert 'tensorized("transpose")' in str(loops)

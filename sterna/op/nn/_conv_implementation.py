@@ -35,8 +35,8 @@ from sterna.schedule.implementations.im2col import (
     im2col_cycles,
     offers_im2col,
     packed_in_graph,
+    taken_image,
     with_border,
-    without_border,
 )
 from sterna.schedule.implementations.polyphase import IMPLEMENTATION as POLYPHASE
 from sterna.schedule.implementations.polyphase import offers_polyphase, polyphase_cycles
@@ -120,7 +120,7 @@ def _with_free_weights(call: Call, processor: Processor, growth: float) -> Relay
         found = _ways_with_channels_first(made, processor)
         taken = choose("implementation", found, lambda each: each.cycles)
     if taken.plan.name == IM2COL.name:
-        seen = without_border(made)
+        seen = taken_image(made, taken.plan)
         padded = data if seen is made else with_border(made, data)
         packed = packed_in_graph(seen, taken.plan, weight)
         return Call(call.op, (padded, packed), _packed_attrs(attrs, taken.plan, seen))

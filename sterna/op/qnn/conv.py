@@ -6,6 +6,8 @@ consists of zero points before the sums are corrected.
 
 from typing import Any
 
+import numpy as np
+
 from sterna.op.dynamic import tensor_type
 from sterna.op.nn._conv_shape import Layouts, sizes_of
 from sterna.op.nn.conv_transpose import (
@@ -17,7 +19,7 @@ from sterna.op.nn.conv_transpose import (
 from sterna.op.qnn.products import INPUTS, INT32, Product, case_parameters
 from sterna.op.windows import Padding, Windowed
 from sterna.relay.attributes import attributes
-from sterna.relay.expr import RelayExpr
+from sterna.relay.expr import RelayExpr, const
 from sterna.relay.op import Case, call
 from sterna.support.dtype import DataType
 
@@ -139,12 +141,27 @@ def _correct(
     return call("subtract", product, offset)
 
 
+def _spread(
+    attrs: QnnConvAttrs, weight: RelayExpr, sums: RelayExpr, each: RelayExpr
+) -> RelayExpr:
+    """The sums of all channels that windows see, of data less its zero point, by output channel."""
+    layouts = _layouts(attrs)
+    size = list(tensor_type(weight).concrete_shape)
+    for axis in "OI":
+        size[layouts.kernel.index_of(axis)] = 1
+    ones = const(np.ones(size, str(tensor_type(sums).dtype)))
+    one = {**dict(attrs.items()), "channels": 1}
+    seen = call(f"nn.conv{len(layouts.spatial)}d", sums, ones, **one)
+    after = len(layouts.out) - 1 - layouts.out.index_of("C")
+    return call("multiply", seen, call("reshape", each, newshape=(-1, *[1] * after)))
+
+
 def _register(
     rank: int, attrs: Any, transposed: Any, cases: list[Case], others: list[Case]
 ) -> None:
     names = ("data", "kernel", *INPUTS[2:])
     Product(
-        f"nn.conv{rank}d", lambda attrs, ndim: None, _columns, _correct, _summed, names
+        f"nn.conv{rank}d", lambda attrs, ndim: None, _columns, _correct, _summed, _spread, names
     ).register(
         attrs, cases, f"nn.conv{rank}d of quantised data and weights; the scale of its sums is "
         "input_scale * kernel_scale.",

@@ -50,6 +50,9 @@ class QnnBatchMatmulAttrs(Attrs):
 
 # correct(attrs, data, weight, zero point of the data): the product, as the data is.
 Correct = Callable[[Any, RelayExpr, RelayExpr, RelayExpr], RelayExpr]
+# spread(attrs, weight, sums of the data, a number of each column): the sums that elements of the
+# product see times their columns' numbers.
+Spread = Callable[[Any, RelayExpr, RelayExpr, RelayExpr], RelayExpr]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,8 @@ class Product:
     """The product of data that is not shifted; None to shift it."""
     summed: Callable[[Any, int], tuple[int, int] | None] | None = None
     """The axes of the data, of so many dimensions, and of the weights that are summed over."""
+    spread: Spread | None = None
+    """How sums of the data come to the product; None where none do."""
     names: tuple[str, ...] = INPUTS
 
     def call(self, attrs: Any, data: RelayExpr, weight: RelayExpr, **changes: Any) -> RelayExpr:
@@ -128,7 +133,9 @@ class Product:
         axes = None if self.summed is None else self.summed(attrs, kind.ndim)
         if kind.dtype.bits != 8 or own.size == 0:
             return None
-        steps = _steps_into_int8(own, axes[1] if axes and own.ndim == 2 else None)
+        steps = _steps_into_int8(own, self.columns(attrs, own.ndim))
+        if axes is None or self.spread is None:
+            steps = steps if steps is not None and not steps.any() else None
         if steps is None:
             return self._of_free_operands(attrs, args, target)
         own, given, given_zero = own - steps, data, data_zero
@@ -161,7 +168,9 @@ class Product:
         sums = call("sum", call("cast", given, dtype=dtype), axis=axes[0], keepdims=True)
         zeros = call("multiply", as_column(given_zero, 1, dtype), const(length, str(dtype)))
         missed = const(steps.reshape(-1).astype(numpy_dtype(dtype)))
-        return call("add", made, call("multiply", call("subtract", sums, zeros), missed))
+        assert self.spread is not None, "there are steps"
+        seen = self.spread(attrs, weight, call("subtract", sums, zeros), missed)
+        return call("add", made, seen)
 
     def _of_free_operands(
         self, attrs: Any, args: tuple[RelayExpr, ...], target: Target
@@ -208,16 +217,17 @@ class Product:
         ))
 
 
-def _steps_into_int8(own: Array, axis: int | None) -> Array | None:
-    """What takes weights into int8: of those that are summed along an axis, each column its own.
+def _steps_into_int8(own: Array, columns: int | None) -> Array | None:
+    """What takes weights into int8: each column, along an axis, by its own number.
 
     Unsigned weights whose zero point is not 128 need some. None if nothing does.
     """
     low, high = int_range(DataType("int8"))
+    axis = tuple(place for place in range(own.ndim) if place != columns)
     least, most = own.min(axis, keepdims=True), own.max(axis, keepdims=True)
     steps: Array = np.maximum(most - high, 0) + np.minimum(least - low, 0)
     fits = (most - steps <= high) & (least - steps >= low)
-    return steps if fits.all() and (axis is not None or not steps.any()) else None
+    return steps if fits.all() else None
 
 
 def _preferred(target: Target) -> str | None:
@@ -285,6 +295,7 @@ _X = np.array([[0, 255, 7, 3], [200, 1, 128, 90], [4, 4, 250, 0]], "uint8")
 DENSE = Product(
     "nn.dense", lambda attrs, ndim: ndim - 2 if ndim > 1 else None, lambda attrs, ndim: 0,
     _correct_dense, summed=lambda attrs, ndim: (ndim - 1, 1),
+    spread=lambda attrs, weight, sums, each: call("multiply", sums, each),
 )
 DENSE.register(QnnDenseAttrs, [
     Case((_X, ((2, 4), "int8"), *case_parameters(128, 0)), {"units": 2}),

@@ -20,7 +20,13 @@ from sterna.schedule.choose import choose
 from sterna.schedule.chunked_sum import chunk_of, expect_chunk, whole_chunk
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import SIDE_BY_SIDE, STREAMED, SUMS_AT_ONCE, direct_cycles
+from sterna.schedule.cost import (
+    SIDE_BY_SIDE,
+    STREAMED,
+    SUMS_AT_ONCE,
+    border_cycles,
+    direct_cycles,
+)
 from sterna.schedule.dot4 import GROUP, INT32, dot_width
 from sterna.schedule.expression import Expression, weight_axes, weight_layout
 from sterna.schedule.implementation import Arranged, Candidate, Packing, Plan, expect_shape
@@ -59,7 +65,7 @@ class Direct(Packing):
             return cycles
         first = FIRST * (PICKED if made.strides[-1:] > (1,) else 1.0)
         first *= _waiting_sums(made, processor) if made.groups > 1 else 1.0
-        return cycles * first * _idle_lanes(made, processor)
+        return cycles * first * _idle_lanes(made, processor) + border_cycles(made, processor)
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor

@@ -5,7 +5,7 @@ Nothing is laid out anew: it pays where no neighbour has its channels last.
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, partial
 
 import numpy as np
@@ -14,9 +14,10 @@ from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array, from_numpy
 from sterna.relay.expr import Constant, RelayExpr
 from sterna.relay.op import call as call_of
-from sterna.schedule.choose import choose, near
+from sterna.schedule.choose import asking_costs, choose, near
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.cost import KERNEL, STREAMED, arriving, regions
+from sterna.schedule.conv_stages import LINE_BYTES
+from sterna.schedule.cost import KERNEL, STREAMED, arriving, border_cycles, regions
 from sterna.schedule.im2col_kernel import (
     CUT_ROWS,
     IN_PLACE,
@@ -25,6 +26,7 @@ from sterna.schedule.im2col_kernel import (
     Im2colKernel,
     as_lines,
     vector_of_line,
+    without_border,
 )
 from sterna.schedule.implementation import (
     Arranged,
@@ -42,11 +44,16 @@ from sterna.te import Tensor
 WIDEST = 4
 # Cycles in which a vector of neighbours is copied into a panel, and a number from among others.
 COPIED, PICKED = 2.0, 1.5
+# How much less the latter takes of some channels, which the first cache has.
+NEAR = 0.5
 # Cycles in which a vector of every second one is copied, and one is cut from a row into its tile.
 COPIED_APART, CUT = 3.0, 6.0
 # Cycles in which a vector that lies far from the next one comes again, for each further block of
 # channels.
 FAR = 4.0
+# Cycles in which a line of an image comes from behind the second cache that is read by few lines of
+# each channel; and the steps of the sum that panels of some channels have.
+LINE_COMES, CHUNK_STEPS = 22.0, 128
 # Lines of a panel in the first cache.
 LEAST_LINES = 4
 # Sums of fewer products than these hardly use what is loaded.
@@ -69,17 +76,18 @@ class Im2col(PackedImplementation):
     """Channels first, float32, any window, strides, dilation and groups."""
 
     name = "im2col"
-    wants = "a convolution of float32 images with channels first and no border"
+    wants = "a convolution of float32 images with channels first"
 
     def suits(self, made: Contraction) -> bool:
-        return _is_channels_first(made) and not made.is_padded
+        return _is_channels_first(made)
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
     ) -> Sequence[Candidate]:
         if not offers_im2col(made, processor):
             return []
-        seen, plan = without_border(made), self.plan(made, processor)
+        plan = self.plan(made, processor)
+        seen = taken_image(made, plan)
         packed = partial(_packed, seen, plan.integer("rows"), weights)
         arranged = None if seen is made else Arranged(seen, partial(with_border, made))
         cycles = im2col_cycles(made, processor)
@@ -93,7 +101,9 @@ class Im2col(PackedImplementation):
         tile = choose("tile", list(found), found.__getitem__)
         ways = ways_of_copying(lines, tile, processor)
         copied = choose("copied", list(ways), ways.__getitem__)
-        panel = panel_of(lines, tile, processor, copied == ROWS)
+        panels = panel_cycles(made, tile, copied, ways[copied], processor)
+        channels = choose("channels", list(panels), panels.__getitem__)
+        panel = panel_of(lines, tile, processor, copied == ROWS, channels)
         pieces = made.batch * made.groups * -(-_extent(lines) // panel)
         blocks = -(-outputs // tile.rows)
         shares = choose(
@@ -101,13 +111,14 @@ class Im2col(PackedImplementation):
             near(min(blocks, -(-processor.threads // pieces))),
         )
         return Plan.of(
-            self.name, rows=tile.rows, columns=tile.columns, panel=panel, shares=shares,
+            self.name, rows=tile.rows, columns=tile.columns, panel=panel, channels=channels,
+            shares=shares,
             lanes=processor.lanes(FLOAT32), by_lanes=int(processor.by_element_fma),
             copied=copied,
         )
 
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
-        for name in ("rows", "columns", "panel", "shares", "lanes"):
+        for name in ("rows", "columns", "panel", "channels", "shares", "lanes"):
             if plan.integer(name) < 1:
                 raise ValueError(f"{name} should be at least 1")
         if plan.text("copied") not in (TILES, ROWS, CUT_ROWS, IN_PLACE):
@@ -116,6 +127,8 @@ class Im2col(PackedImplementation):
             as_lines(made), plan.integer("columns"), plan.integer("lanes")
         ):
             raise ValueError("pixels are read in place only where each is a window of its own")
+        if made.is_padded and not (plan.integer("channels") < made.depth and _may_add_border(made)):
+            raise ValueError("the border is made only by chunks of channels with several lines")
         if plan.integer("columns") % plan.integer("lanes"):
             raise ValueError("lanes should divide columns")
         rows = plan.integer("rows")
@@ -147,13 +160,9 @@ def offers_im2col(made: Contraction, processor: Processor) -> bool:
     return can and made.products >= LEAST_PRODUCTS and _is_channels_first(made)
 
 
-def without_border(made: Contraction) -> Contraction:
-    """The same over images that have their border already."""
-    if not made.is_padded:
-        return made
-    zero = (0,) * made.rank
-    image = [sum(sizes) for sizes in zip(made.image, made.before, made.after, strict=True)]
-    return replace(made, image=tuple(image), before=zero, after=zero)
+def taken_image(made: Contraction, plan: Plan) -> Contraction:
+    """The same over images as a plan takes them: without a border, or with one that it makes."""
+    return made if plan.integer("channels") < made.depth else without_border(made)
 
 
 def with_border(made: Contraction, data: RelayExpr) -> RelayExpr:
@@ -246,17 +255,21 @@ def reads_in_place(lines: Contraction, columns: int, lanes: int) -> bool:
     return beside and pixels == lines.image[1] and (pixels >= columns or pixels % lanes == 0)
 
 
-def panel_of(lines: Contraction, tile: Tile, processor: Processor, by_rows: bool = False) -> int:
+def panel_of(
+    lines: Contraction, tile: Tile, processor: Processor, by_rows: bool, channels: int
+) -> int:
     """Lines of a panel, or pixels of it where there is but one line.
 
     It stays in half of the second cache (the first one, if it consists of rows), and of those
     that do it leaves the fewest lanes empty.
     """
     extent, threads = _extent(lines), processor.threads
-    unit = tile.columns if lines.result[0] == 1 else lines.result[1]
+    unit, waiting = tile.columns if lines.result[0] == 1 else lines.result[1], 0
+    if channels < lines.depth:  # their sums wait beside them
+        waiting = lines.outputs // lines.groups
     count = -(-extent // tile.columns) if lines.result[0] == 1 else extent
     room = (processor.l1_bytes if by_rows else processor.l2_bytes) // 2
-    most = max(1, room // (lines.products * unit * lines.data.bytes))
+    most = max(1, room // ((channels * lines.taps + waiting) * unit * lines.data.bytes))
     share = -(-count * lines.batch * lines.groups // threads)
     most = min(most, count, max(1, share))
 
@@ -270,23 +283,85 @@ def panel_of(lines: Contraction, tile: Tile, processor: Processor, by_rows: bool
     return units * unit if lines.result[0] == 1 else units
 
 
+def panel_cycles(
+    made: Contraction, tile: Tile, copied: str, each: float, processor: Processor
+) -> dict[int, float]:
+    """What panels take beside products, by how many channels they have at once.
+
+    each: cycles in which a pixel comes into a panel for each step of the sum.
+
+    An image that leaves the second cache comes by few lines of all channels, after its border was
+    added, or by many lines of some. Chunks of these add their border, and load and store sums.
+    """
+    whole = without_border(made)
+    lines, depth = as_lines(whole), made.depth
+    numbers = made.batch * made.inputs * math.prod(whole.image)
+    size, is_far = numbers * FLOAT32.bytes, numbers // made.batch > _numbers_near(processor)
+    border = COPIED * numbers / processor.lanes(FLOAT32) if made.is_padded else 0.0
+    copies: float = made.batch * made.groups * lines.products * math.prod(lines.result)
+    # large weights come again for every panel
+    weights = made.batch * made.weight_bytes / STREAMED
+    weights *= made.weight_bytes > processor.l2_bytes // 2
+    panels = 2 * lines.products * math.prod(lines.result) * FLOAT32.bytes / processor.l2_bytes
+    found = {depth: copies * each + border + (KERNEL if made.is_padded else 0.0)}
+    found[depth] += weights * max(1.0, panels)
+    if is_far:
+        found[depth] += border_cycles(made, processor) * processor.threads
+        found[depth] += _far_lines(lines, tile, copied, processor) * LINE_COMES
+    some = -(-CHUNK_STEPS // lines.taps)
+    chunks = -(-depth // some)
+    if chunks > 1 and copied != IN_PLACE and (not made.is_padded or _may_add_border(made)):
+        sums = made.batch * made.outputs * math.prod(made.result) * FLOAT32.bytes
+        come = (size if is_far else 0) + 2 * (chunks - 1) * sums
+        some = -(-depth // chunks)
+        copies *= each * (NEAR if lines.strides[1] > 1 else 1.0)
+        found[some] = copies + border + KERNEL + come / STREAMED
+        found[some] += weights * _panels(lines, tile, copied, some, processor)
+    return found
+
+
+def _may_add_border(made: Contraction) -> bool:
+    """Whether panels of some channels may make the border: they have whole lines of the image."""
+    whole = without_border(made)
+    return as_lines(whole) is whole and made.result[0] > 1
+
+
+def _numbers_near(processor: Processor) -> int:
+    """Numbers of an image that the second cache still has as its convolution begins."""
+    return processor.l2_bytes // 2 // FLOAT32.bytes
+
+
+def _panels(
+    lines: Contraction, tile: Tile, copied: str, channels: int, processor: Processor
+) -> int:
+    """The panels of an image; nothing is decided."""
+    with asking_costs():
+        return -(-_extent(lines) // panel_of(lines, tile, processor, copied == ROWS, channels))
+
+
+def _far_lines(lines: Contraction, tile: Tile, copied: str, processor: Processor) -> float:
+    """Cache lines of images that panels of all channels read, where they have few lines of each."""
+    panels = _panels(lines, tile, copied, lines.depth, processor)
+    if panels == 1 or lines.result[0] == 1:
+        return 0.0
+    panel = lines.result[0] / panels
+    reach = (lines.window[0] - 1) * lines.dilation[0] + 1
+    seen = max(1.0, ((panel - 1) * lines.strides[0] + reach) / (panel * lines.strides[0]))
+    image = lines.batch * lines.inputs * math.prod(lines.image) * FLOAT32.bytes
+    return seen * image / LINE_BYTES
+
+
 def im2col_cycles(made: Contraction, processor: Processor) -> float:
     """What it takes: products in tiles, copies into panels, and of an image with its border."""
     lines = as_lines(without_border(made))
     pixels, outputs = lines.result[0] * lines.result[1], lines.outputs // lines.groups
-    lanes = processor.lanes(FLOAT32)
     found = tiles(processor, outputs, pixels)
     tile = min(found, key=found.__getitem__)
     products = found[tile] * lines.products
-    each = min(ways_of_copying(lines, tile, processor).values())
-    cycles = lines.batch * lines.groups * (products + lines.products * pixels * each)
-    if made.is_padded:
-        image = without_border(made)
-        numbers = image.batch * image.inputs * image.image[0] * image.image[1]
-        cycles += COPIED * numbers / lanes + KERNEL
-    panels = lines.products * pixels * lines.data.bytes * 2 / processor.l2_bytes
-    if lines.weight_bytes > processor.l2_bytes // 2:  # they come again for every panel
-        cycles += lines.batch * max(1.0, panels) * lines.weight_bytes / STREAMED
+    ways = ways_of_copying(lines, tile, processor)
+    copied = min(ways, key=ways.__getitem__)
+    cycles = lines.batch * lines.groups * products
+    cycles += min(panel_cycles(made, tile, copied, ways[copied], processor).values())
     cycles /= processor.threads
     return cycles + arriving(lines.weight_bytes, processor) + regions(1, processor)
 
