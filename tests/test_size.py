@@ -29,7 +29,7 @@ BUDGET = {
     "micro": 3600,
     "model": 3880,
     "op": 32400,
-    "quantization": 2260,
+    "quantization": 2690,
     "relay": 12520,
     "rpc": 5090,
     "runtime": 2270,
