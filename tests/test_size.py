@@ -32,7 +32,7 @@ BUDGET = {
     "quantization": 2690,
     "relay": 12520,
     "rpc": 5090,
-    "runtime": 2270,
+    "runtime": 2300,
     "schedule": 21250,
     "support": 4330,
     "target": 4400,

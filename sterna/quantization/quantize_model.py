@@ -9,8 +9,8 @@ from onnx import ModelProto
 
 from sterna.frontend.onnx.model import Source
 from sterna.quantization.affine import Affine
+from sterna.quantization.bias_correction import correct_biases
 from sterna.quantization.calibrate import calibrate
-from sterna.quantization.drift import correct_drift
 from sterna.quantization.equalise import equalise
 from sterna.quantization.onnx_graph import OnnxGraph
 from sterna.quantization.onnx_layers import Layer, find_layers, is_narrow_first
@@ -181,7 +181,7 @@ class _Work:
         """The model with biases by the whole network, if that is nearer and loses no more."""
         if not self.bias_correction or len(self.seen.spaces) < 2:
             return made, agreement
-        corrected, outputs = correct_drift(
+        corrected, outputs = correct_biases(
             made, self.seen.means, self.seen.spaces, self.samples)
         found = Agreement.of(reference, outputs)
         is_better = found.error < agreement.error and found.loss <= agreement.loss

@@ -18,7 +18,7 @@ from sterna.relay.arrays import Array
 from sterna.support.progress import stage
 
 
-def correct_drift(
+def correct_biases(
     quantized: ModelProto, means: Sequence[Mapping[str, Array]], spaces: Mapping[str, int],
     samples: Iterable[Sample],
 ) -> tuple[ModelProto, list[dict[str, Array]]]:
