@@ -96,9 +96,11 @@ def run(options: argparse.Namespace) -> int:
     expect_file("--plot", options.plot)
     start = time.perf_counter()
     with progress(options):
+        samples = _samples(options)
         made = quantize(
-            options.model, _samples(options), keep_accuracy=options.keep_accuracy,
+            options.model, samples, keep_accuracy=options.keep_accuracy,
             keep_float=options.keep_float, activations=options.activations,
+            sample_names=samples.names if isinstance(samples, SampleFolder) else (),
         )
     write_aside(output, lambda path: onnx.save(made.model, path))
     if options.plot:

@@ -38,6 +38,11 @@ class SampleFolder:
                 "an .npz file with an array for each"
             )
 
+    @property
+    def names(self) -> list[str]:
+        """What messages call the samples."""
+        return [file.name for file in self.files]
+
     def __len__(self) -> int:
         return len(self.files)
 

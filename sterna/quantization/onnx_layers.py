@@ -31,6 +31,8 @@ class Layer:
     adds: NodeProto | None
     """The node that adds the bias, where the layer itself takes none."""
     products: Products
+    rank: int
+    """Of its weights."""
 
     @property
     def name(self) -> str:
@@ -46,6 +48,16 @@ class Layer:
     def result(self) -> str:
         """The tensor that it makes, with the bias in it."""
         return str((self.adds or self.node).output[0])
+
+    @property
+    def space(self) -> int:
+        """How many axes are behind the channels of its outputs."""
+        return self.rank - 2
+
+    @property
+    def can_add(self) -> bool:
+        """Whether a bias may be added to its outputs."""
+        return self.node.op_type != "MatMul" or self.adds is not None
 
     def patches(self, data: Array, generator: np.random.Generator) -> Array | None:
         """Some patches of an input, as (patches, groups, depth)."""
@@ -131,7 +143,7 @@ def _layer(
         axis = 0 if attribute(node, "transB", 0) else 1
     if node.op_type == "ConvTranspose" and matrix.shape[0] > 1:
         axis = -1
-    return Layer(node, str(node.input[1]), axis, bias, adds, Products(matrix))
+    return Layer(node, str(node.input[1]), axis, bias, adds, Products(matrix), weight.ndim)
 
 
 def _added(

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from sterna.quantization.affine import SMALLEST_SCALE, Affine
+from sterna.quantization.rounding import LARGEST_DEPTH, REACH, Rounding, rounded
 from sterna.relay.arrays import Array
 
 # Patches that a layer keeps at most, and the products that may be spent on one try.
 MOST_PATCHES, MOST_PRODUCTS = 1024, 1 << 26
 FEWEST_PATCHES = 64
-REACH = 127
 # Parts of the largest weight of a channel that are tried as what 127 stands for.
 WEIGHT_SHARES = (1.0, 0.97, 0.94, 0.9, 0.85, 0.8)
 
@@ -25,7 +25,8 @@ class Products:
     """A layer's weights as (groups, outputs, depth), and patches as (patches, groups, depth)."""
 
     weights: Array
-    bias: Array | None = None
+    takes_means: bool = False
+    """Whether the layer's bias takes up the mean of an error."""
     kept: list[Array] = field(default_factory=list)
     every: int = 1
     """One patch of so many that are offered is kept."""
@@ -72,7 +73,7 @@ class Products:
         if not self.kept:
             return 0.0
         error = outputs(scheme.nearest(self.patches) - self.patches, self.weights)
-        return float(mean_squares(error).mean() / self.power().mean())
+        return float(self._mean_squares(error).mean() / self.power().mean())
 
     def quantized_weights(self) -> tuple[Array, Array]:
         """Symmetric weights of 8 bits and a scale for each output, by the outputs' error."""
@@ -82,15 +83,25 @@ class Products:
 
     def _search_scales(self) -> tuple[Array, Array]:
         reach = np.abs(self.weights).max(2)
-        best = np.full(reach.shape, np.inf)
         scales = np.maximum(reach / REACH, SMALLEST_SCALE).astype(np.float32)
-        for share in WEIGHT_SHARES if self.kept else ():
+        if not self.kept or self.weights.shape[2] > LARGEST_DEPTH:
+            return rounded(self.weights, scales).astype(np.int8), scales
+        rounding = Rounding(self._unit_patches(), self.takes_means)
+        best, whole = np.full(reach.shape, np.inf), np.zeros(self.weights.shape, np.int8)
+        for share in WEIGHT_SHARES:
             tried = np.maximum(reach * share / REACH, SMALLEST_SCALE).astype(np.float32)
-            change = tried[..., None] * rounded(self.weights, tried) - self.weights
-            error = mean_squares(outputs(self.patches, change))
+            made = rounding.whole(self.weights, tried)
+            error = rounding.error(made * tried[..., None] - self.weights)
             better = error < best * (1 - 1e-6)
             scales, best = np.where(better, tried, scales), np.where(better, error, best)
-        return rounded(self.weights, scales).astype(np.int8), scales.astype(np.float32)
+            whole = np.where(better[..., None], made, whole)
+        return whole.astype(np.int8), scales.astype(np.float32)
+
+    def _unit_patches(self) -> Array:
+        """Patches of about 1, whose squares float64 holds."""
+        size = float(np.abs(self.patches).max(initial=0.0))
+        made: Array = self.patches / np.float32(size) if size > 0 else self.patches
+        return made
 
     def total_error(self, scheme: Affine, weights: Array) -> tuple[float, Array]:
         """The share of the outputs' power that quantising adds as error, and its mean by output."""
@@ -100,14 +111,12 @@ class Products:
         exact = outputs(self.patches, self.weights)
         error = outputs(scheme.nearest(self.patches), weights) - exact
         power = float(mean_squares(exact).mean())
-        share = float(mean_squares(error).mean()) / max(power, 1e-30)
+        share = float(self._mean_squares(error).mean()) / max(power, 1e-30)
         return share, error.mean(0)
 
-
-def rounded(weights: Array, scales: Array) -> Array:
-    """Weights as the nearest integers from -127 to 127, by a scale for each output."""
-    made: Array = np.clip(np.rint(weights / scales[..., None]), -REACH, REACH)
-    return made
+    def _mean_squares(self, error: Array) -> Array:
+        """The mean square of an error, less what a bias takes up."""
+        return mean_squares(error - error.mean(0) if self.takes_means else error)
 
 
 def mean_squares(numbers: Array) -> Array:

@@ -9,14 +9,17 @@ from onnx import ModelProto
 
 from sterna.frontend.onnx.model import Source
 from sterna.quantization.affine import Affine
+from sterna.quantization.bias_correction import correct_biases
 from sterna.quantization.calibrate import calibrate
+from sterna.quantization.equalise import equalise
 from sterna.quantization.onnx_graph import OnnxGraph
 from sterna.quantization.onnx_layers import Layer, find_layers, is_narrow_first
 from sterna.quantization.plan import Plan, make_plan
 from sterna.quantization.prepare import prepare
-from sterna.quantization.products import REACH, Products
+from sterna.quantization.products import Products
 from sterna.quantization.ranges import OWN_SHARES, choose_scheme
 from sterna.quantization.report import Agreement, LayerReport, QuantizationReport
+from sterna.quantization.rounding import REACH, rounded
 from sterna.quantization.runner import Runner
 from sterna.quantization.samples import Samples
 from sterna.quantization.write_qdq import LARGEST_BIAS, LayerWeights, write_qdq
@@ -47,6 +50,7 @@ def quantize(
     keep_float: Sequence[str] = (),
     activations: str = "uint8",
     bias_correction: bool = True,
+    sample_names: Sequence[str] = (),
 ) -> QuantizedModel:
     """Quantise a float ONNX model: weights to int8 for each channel, activations to 8 bits.
 
@@ -55,15 +59,22 @@ def quantize(
         stay in float until no more do.
     keep_float: names of nodes that stay in float.
     activations: uint8 or int8.
+    sample_names: what messages call the samples, such as names of files.
     """
     if activations not in ACTIVATIONS:
         raise ValueError(f"activations are uint8 or int8, not {activations!r}")
     if keep_accuracy is not None and not 0 <= keep_accuracy < 1:
         raise ValueError(f"keep_accuracy is a share from 0 to below 1, not {keep_accuracy!r}")
     graph = prepare(model)
-    samples = Samples(graph, data)
-    work = _Work(graph, samples, activations, bias_correction)
+    samples = Samples(graph, data, sample_names)
     _expect_nodes(graph, keep_float)
+    if not find_layers(graph):
+        raise ValueError(
+            "the model has no Conv, ConvTranspose, Gemm or MatMul with constant float32 weights; "
+            "there is nothing to quantise"
+        )
+    reference = equalise(graph, samples)
+    work = _Work(graph, samples, activations, bias_correction, reference)
     return work.run(keep_accuracy, frozenset(keep_float))
 
 
@@ -76,21 +87,19 @@ def _expect_nodes(graph: OnnxGraph, names: Sequence[str]) -> None:
 
 class _Work:
     def __init__(
-        self, graph: OnnxGraph, samples: Samples, dtype: str, bias_correction: bool
+        self, graph: OnnxGraph, samples: Samples, dtype: str, bias_correction: bool,
+        reference: Sequence[Mapping[str, Any]],
     ) -> None:
         self.graph, self.samples, self.dtype = graph, samples, dtype
-        self.bias_correction = bias_correction
+        self.bias_correction, self.reference = bias_correction, reference
         self.float_model = graph.to_model()
         layers = find_layers(graph)
         self.narrow = [layer for layer in layers if is_narrow_first(graph, layer, dtype)]
         if len(self.narrow) == len(layers):
             self.narrow = []
         layers = [layer for layer in layers if layer not in self.narrow]
-        if not layers:
-            raise ValueError(
-                "the model has no Conv, ConvTranspose, Gemm or MatMul with constant float32 "
-                "weights; there is nothing to quantise"
-            )
+        for layer in layers:
+            layer.products.takes_means = bias_correction and layer.can_add
         self.seen = calibrate(graph, make_plan(graph, layers, self.narrow), samples)
         self.products = {layer.name: layer.products for layer in layers}
         self.own_share = OWN_SHARES[0]
@@ -100,8 +109,9 @@ class _Work:
         kept = [LayerReport.of_float(layer.name, layer.node.op_type, layer.products.weights.size)
                 for layer in self.narrow]
         keep_float |= {row.name for row in kept}
-        reference = list(Runner(self.float_model, next(iter(self.samples))).over(self.samples))
+        reference = self.reference
         made, errors, agreement = self.best_of_shares(keep_float, reference)
+        made, agreement = self.without_drift(made, agreement, reference)
         if keep_accuracy is not None and agreement.loss > keep_accuracy:
             best = self.fewest_in_float(keep_accuracy, keep_float, errors, reference)
             if best is None:
@@ -110,9 +120,11 @@ class _Work:
                     "change"
                 )
             made, found, agreement = best
+            made, agreement = self.without_drift(made, agreement, reference)
             errors = {**{n: e.left_in_float() for n, e in errors.items()}, **found}
         return QuantizedModel(made, QuantizationReport(
-            [*kept, *errors.values()], agreement, self.seen.samples))
+            [*kept, *errors.values()], agreement, self.seen.samples,
+            list(self.samples.far_out.values())))
 
     def fewest_in_float(
         self, loss: float, keep_float: frozenset[str], errors: Mapping[str, LayerReport],
@@ -163,6 +175,18 @@ class _Work:
         assert best is not None
         return best
 
+    def without_drift(
+        self, made: ModelProto, agreement: Agreement, reference: Sequence[Mapping[str, Any]]
+    ) -> tuple[ModelProto, Agreement]:
+        """The model with biases by the whole network, if that is nearer and loses no more."""
+        if not self.bias_correction or len(self.seen.spaces) < 2:
+            return made, agreement
+        corrected, outputs = correct_biases(
+            made, self.seen.means, self.seen.spaces, self.samples)
+        found = Agreement.of(reference, outputs)
+        is_better = found.error < agreement.error and found.loss <= agreement.loss
+        return (corrected, found) if is_better else (made, agreement)
+
     def compare(self, made: ModelProto, reference: Sequence[Mapping[str, Any]]) -> Agreement:
         """How far the quantised model's outputs are from the float model's."""
         with stage("run the quantised model on samples"):
@@ -207,11 +231,9 @@ class _Work:
             least = np.abs(bias).reshape(scales.shape) / (data.scale * LARGEST_BIAS)
             if np.any(least > scales):
                 scales = np.maximum(scales, least).astype(np.float32)
-                whole = np.clip(np.rint(products.weights / scales[..., None]), -REACH, REACH)
-                whole = whole.astype(np.int8)
+                whole = rounded(products.weights, scales).astype(np.int8)
         share, means = products.total_error(data, whole * scales[..., None])
-        can_add = layer.node.op_type != "MatMul" or layer.adds is not None
-        if self.bias_correction and can_add and np.any(means):
+        if products.takes_means and np.any(means):
             bias = (np.zeros(means.size, np.float32) if bias is None else bias) - means.reshape(-1)
         histogram = self.seen.seen[layer.data]
         return LayerWeights(whole, scales, bias), LayerReport(
@@ -229,5 +251,4 @@ def _one_scale(products: Products) -> tuple[Any, Any]:
     """Weights by one scale for all outputs."""
     reach = np.abs(products.weights).max()
     scales = np.full(products.weights.shape[:2], max(reach / REACH, 2.0**-60), np.float32)
-    whole = np.clip(np.rint(products.weights / scales[..., None]), -REACH, REACH)
-    return whole.astype(np.int8), scales
+    return rounded(products.weights, scales).astype(np.int8), scales

@@ -93,6 +93,8 @@ class QuantizationReport:
     layers: Sequence[LayerReport]
     agreement: Agreement
     samples: int
+    far_out: Sequence[str] = ()
+    """What is told of samples that were left out."""
 
     def table(self) -> str:
         """A row for each layer, in the order of the network."""
@@ -107,18 +109,21 @@ class QuantizationReport:
         ])
 
     def summary(self) -> str:
-        """What the outputs say, in a sentence."""
+        """What the outputs say, in a sentence, and which samples were left out."""
         whole = sum(row.in_integers for row in self.layers)
         parts = [f"{whole} of {len(self.layers)} layers in integers",
                  f"outputs at {decibels(self.agreement.error):.1f} dB"]
         if self.agreement.top_class is not None:
             parts.append(f"the top class agrees on {self.agreement.top_class:.2%}")
-        return f"{', '.join(parts)} of {self.samples} samples"
+        said = [f"{', '.join(parts)} of {self.samples} samples"]
+        return "\n".join([*said, *(f"left out as far from the others: {text}"
+                                   for text in self.far_out)])
 
     def to_dict(self) -> dict[str, Any]:
         """For JSON."""
         return {
             "samples": self.samples,
+            "left_out": list(self.far_out),
             "top_class_agreement": self.agreement.top_class,
             "output_sqnr_db": decibels(self.agreement.error),
             "layers": [

@@ -1,6 +1,6 @@
 """Samples: what a model is run on to be quantised, checked against its inputs."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,20 +12,36 @@ from sterna.quantization.onnx_graph import OnnxGraph
 from sterna.quantization.runner import Sample
 from sterna.relay.arrays import Array
 
+# A sample this many times as large as the median one is far out, if hardly any other is: one of
+# FAR_SHARE at the most.
+FAR, FAR_SHARE = 30.0, 20
+FEWEST_TO_TELL = 4
+
 
 class Samples:
-    """Samples that are gone through more than once, each checked when it comes."""
+    """Samples that are gone through more than once, each checked when it comes.
 
-    def __init__(self, graph: OnnxGraph, data: Iterable[Any]) -> None:
+    Those that are far out of the others are left out: one picture that was not brought to the right
+    size of numbers would decide every range, and leave all others a few integers.
+    """
+
+    def __init__(self, graph: OnnxGraph, data: Iterable[Any], names: Sequence[str] = ()) -> None:
         known = {entry.name: entry for entry in graph.model.graph.input}
         self.specs = {name: known[name] for name in graph.inputs}
         self.data = data if not isinstance(data, Iterator) else list(data)
+        self.names = names
         self.shapes: dict[str, tuple[int, ...]] = {}
+        self.far_out: dict[int, str] = self._far_out()
 
     def __iter__(self) -> Iterator[Sample]:
+        for place, sample in self._all():
+            if place not in self.far_out:
+                yield sample
+
+    def _all(self) -> Iterator[tuple[int, Sample]]:
         count = 0
         for place, given in enumerate(self.data):
-            yield self._checked(place, given)
+            yield place, self._checked(place, given)
             count += 1
         if count == 0:
             raise ValueError(
@@ -33,11 +49,28 @@ class Samples:
                 "hundred or so"
             )
 
+    def _far_out(self) -> dict[int, str]:
+        """The samples that are much larger than others, and what to tell of each."""
+        reach = [{name: float(np.abs(value).max(initial=0.0)) for name, value in sample.items()
+                  if value.dtype.kind == "f"} for _, sample in self._all()]
+        found: dict[int, str] = {}
+        for name in reach[0] if len(reach) >= FEWEST_TO_TELL else ():
+            usual = float(np.median([each[name] for each in reach]))
+            far = [place for place, each in enumerate(reach) if each[name] > usual * FAR > 0]
+            if len(far) <= max(1, len(reach) // FAR_SHARE):
+                found.update({
+                    place: f"{self._name(place)} reaches {reach[place][name]:.4g} in input "
+                    f"'{name}', where half of the samples stay below {usual:.4g}" for place in far})
+        return dict(sorted(found.items()))
+
+    def _name(self, place: int) -> str:
+        return f"sample {place}" + (f" ('{self.names[place]}')" if self.names else "")
+
     def _checked(self, place: int, given: Any) -> Sample:
         if not isinstance(given, Mapping):
             if len(self.specs) != 1:
                 raise ValueError(
-                    f"sample {place} is a {type(given).__name__}; the model has the inputs "
+                    f"{self._name(place)} is a {type(given).__name__}; the model has the inputs "
                     f"{', '.join(self.specs)}, so that a sample is a dictionary of them"
                 )
             given = {next(iter(self.specs)): given}
@@ -47,7 +80,7 @@ class Samples:
             wrong = f"has '{strange[0]}', which is no input" if strange else (
                 f"lacks input '{missing[0]}'")
             raise ValueError(
-                f"sample {place} {wrong}; the model's inputs are {', '.join(self.specs)}"
+                f"{self._name(place)} {wrong}; the model's inputs are {', '.join(self.specs)}"
             )
         return {name: self._array(place, name, given[name]) for name in self.specs}
 
@@ -58,7 +91,7 @@ class Samples:
         if value.dtype != dtype:
             if not np.can_cast(value.dtype, dtype, "same_kind"):
                 raise ValueError(
-                    f"sample {place} gives input '{name}' numbers of {value.dtype}; it takes "
+                    f"{self._name(place)} gives input '{name}' numbers of {value.dtype}; it takes "
                     f"{dtype}"
                 )
             value = value.astype(dtype)
@@ -68,17 +101,17 @@ class Samples:
             if isinstance(dim, int))
         if not fits:
             raise ValueError(
-                f"sample {place} gives input '{name}' the shape {value.shape}; it takes "
+                f"{self._name(place)} gives input '{name}' the shape {value.shape}; it takes "
                 f"({', '.join(map(str, dims))})"
             )
         if self.shapes.setdefault(name, value.shape) != value.shape:
             raise ValueError(
-                f"sample {place} gives input '{name}' the shape {value.shape}, samples before it "
-                f"{self.shapes[name]}; all samples have one shape"
+                f"{self._name(place)} gives input '{name}' the shape {value.shape}, "
+                f"samples before it {self.shapes[name]}; all samples have one shape"
             )
         if value.dtype.kind == "f" and not np.all(np.isfinite(value)):
             raise ValueError(
-                f"sample {place} has numbers that are not finite (NaN or infinite) in input "
+                f"{self._name(place)} has numbers that are not finite (NaN or infinite) in input "
                 f"'{name}'"
             )
         return np.asarray(value, order="C")

@@ -33,6 +33,7 @@ from sterna.ir.structural import binds, has_identity
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.relay.arrays import Array, from_numpy
 from sterna.runtime import NDArray
+from sterna.runtime.ndarray import expect_fits
 from sterna.support.classic import classic_names
 from sterna.support.dtype import DataType
 
@@ -340,6 +341,8 @@ def const(value: Any, dtype: str | None = None) -> Constant | Tuple:
     array = np.asarray(value)
     if dtype is None and from_python:
         dtype = {"float64": "float32", "int64": "int32"}.get(str(array.dtype))
+    if dtype is not None and dtype != array.dtype.name:
+        expect_fits(array, DataType(dtype))
     return Constant(from_numpy(array, dtype))
 
 

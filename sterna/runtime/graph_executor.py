@@ -113,7 +113,10 @@ class GraphModule:
         lies_well = values.flags.c_contiguous and values.flags.writeable
         if values.dtype.name == dtype and lies_well and not dtype.is_packed:
             return _shared(values)
-        return ndarray.empty(shape, dtype).copyfrom(values)
+        try:
+            return ndarray.empty(shape, dtype).copyfrom(values)
+        except ValueError as error:
+            raise ValueError(f"input '{key}': {error}") from None
 
     def set_input_zero_copy(
         self, key: str | int | None = None, value: Any = None, **params: Any

@@ -42,11 +42,14 @@ def _as_held(values: NumPyArray, dtype: DataType) -> NumPyArray:
     """Elements, or their bits, as NumPy holds them."""
     holder = _holder(dtype)
     if holder.name == dtype:
+        if not np.can_cast(values.dtype, holder):
+            expect_fits(values, dtype)
         return values
     if values.dtype.name == dtype:  # of ml_dtypes, which gives each element its own bytes
         return values.astype(holder) if dtype.is_integer else values.view(holder)
     if dtype.is_integer:
-        return _within(values, dtype).astype(holder)
+        expect_fits(values, dtype)
+        return values.astype(holder)
     if values.dtype.kind == "f":
         return element_arrays.encode(values, dtype)
     if values.dtype.kind not in "iu":
@@ -56,17 +59,21 @@ def _as_held(values: NumPyArray, dtype: DataType) -> NumPyArray:
         )
     if values.dtype.itemsize * 8 == dtype.bits:
         return values.view(holder)
-    return _within(values, DataType(f"uint{dtype.bits}")).astype(holder)
+    expect_fits(values, DataType(f"uint{dtype.bits}"))
+    return values.astype(holder)
 
 
-def _within(values: NumPyArray, dtype: DataType) -> NumPyArray:
-    """Integers that a type of few bits can hold."""
-    whole = values if values.dtype.kind in "iu" else values.astype(np.int64)
+def expect_fits(values: NumPyArray, dtype: DataType) -> None:
+    """Refuse numbers that would wrap around in a type of integers."""
+    if not dtype.is_integer or values.dtype.kind not in "iuf":
+        return
     low = -1 << dtype.bits - 1 if dtype.is_int else 0
-    outside = (whole < low) | (whole >= low + (1 << dtype.bits))
-    if outside.any():
-        raise ValueError(f"{whole[outside].flat[0]} does not fit in {dtype}")
-    return whole
+    high = low + (1 << dtype.bits)
+    whole = np.trunc(values.astype(np.float64)) if values.dtype.kind == "f" else values
+    inside = (whole >= low) & (whole < high)
+    if not inside.all():
+        raise ValueError(
+            f"{values[~inside].flat[0]} does not fit in {dtype}, which holds {low} to {high - 1}")
 
 
 class NDArray(_core.NDArray):

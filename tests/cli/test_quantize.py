@@ -38,6 +38,14 @@ def test_a_folder_of_samples_makes_a_model_of_integers(sterna: Sterna, data: Pat
     assert kinds == {"QuantizeLinear", "DequantizeLinear", "MatMul"}
 
 
+def test_a_file_that_is_far_out_is_named(sterna: Sterna, data: Path) -> None:
+    np.save(data / "data" / "9.npy", np.full((1, 4), 1e6, "float32"))
+    done = sterna("quantize", "net.onnx", "--data", "data", "-o", "int8.onnx")
+    assert done.status == 0, done.err
+    assert "of 8 samples\nleft out as far from the others: sample 8 ('9.npy') reaches 1e+06 in " \
+        "input 'x', where half of the samples stay below" in done.out
+
+
 def test_random_samples_and_json(sterna: Sterna, data: Path) -> None:
     done = sterna("quantize", "net.onnx", "--random", "3", "-o", "int8.onnx", "--json")
     assert done.status == 0, done.err
@@ -47,7 +55,8 @@ def test_random_samples_and_json(sterna: Sterna, data: Path) -> None:
 @pytest.mark.parametrize(("words", "status", "message"), [
     (("--data", "nowhere"), 2, "--data 'nowhere' is no folder"),
     (("--data", "empty"), 2, "--data 'empty' holds no samples"),
-    (("--data", "wrong"), 3, "sample 0 gives input 'x' the shape (2, 7); it takes (1, 4)"),
+    (("--data", "wrong"), 3,
+     "sample 0 ('a.npy') gives input 'x' the shape (2, 7); it takes (1, 4)"),
     (("--data", "torn"), 3, "is no file of arrays"),
     ((), 2, "one of the arguments --data --random is required"),
     (("--random", "0"), 2, "'0' is no number of at least 1"),

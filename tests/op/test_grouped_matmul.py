@@ -63,7 +63,7 @@ def test_gpus_multiply_by_every_matrix(ends: list[int], is_constant: bool) -> No
     data = rng.standard_normal((200, 128)).astype("float32")
     given = data, rng.standard_normal((4, 128, 64)).astype("float32"), np.array(ends, "int32")
     free: list[Any] = [
-        relay.var(f"p{n}", shape=each.shape, dtype=each.dtype) for n, each in enumerate(given)
+        relay.var(f"p{n}", shape=each.shape, dtype=str(each.dtype)) for n, each in enumerate(given)
     ]
     if is_constant:
         free[1] = relay.const(given[1])

@@ -11,8 +11,11 @@ from onnx import ModelProto, TensorProto, helper, numpy_helper
 
 import sterna
 from sterna.quantization import products
+from sterna.quantization.equalise import equalise, find_links
+from sterna.quantization.prepare import prepare
 from sterna.quantization.quantize_model import QuantizedModel, _Work
 from sterna.quantization.report import Agreement, LayerReport
+from sterna.quantization.runner import Runner
 from tests.quantization.networks import dense, network, samples
 from tests.support import require_module
 
@@ -188,6 +191,71 @@ def test_old_operators_are_brought_to_a_version_with_channels() -> None:
     old.opset_import[0].version = 9
     made = sterna.quantize(old, samples(2))
     assert made.model.opset_import[0].version == 13
+
+
+# ---- the network as a whole ----
+
+
+def separable(factors: np.ndarray[Any, Any]) -> ModelProto:
+    """Conv and Clip, a depthwise Conv and Relu, Conv; channels before the second have factors."""
+    rng = np.random.default_rng(6)
+    shapes = {"u": (8, 3, 3, 3), "b": (8,), "v": (8, 1, 3, 3), "w": (5, 8, 1, 1)}
+    weights: dict[str, Any] = {
+        name: rng.normal(0, 0.5, shape).astype("float32") for name, shape in shapes.items()}
+    weights["u"] *= factors.reshape(-1, 1, 1, 1).astype("float32")
+    weights["b"] *= factors.astype("float32")
+    weights["v"] /= factors.reshape(-1, 1, 1, 1).astype("float32")
+    weights["zero"], weights["most"] = np.float32(0), np.float32(6)
+    nodes = [
+        helper.make_node("Conv", ["x", "u", "b"], ["c0"], "first", pads=[1] * 4),
+        helper.make_node("Clip", ["c0", "zero", "most"], ["r0"], "clip"),
+        helper.make_node("Conv", ["r0", "v"], ["c1"], "depthwise", group=8, pads=[1] * 4),
+        helper.make_node("Relu", ["c1"], ["r1"], "relu"),
+        helper.make_node("Conv", ["r1", "w"], ["y"], "pointwise"),
+    ]
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
+            for name, shape in (("x", [1, 3, 8, 8]), ("y", [1, 5, 8, 8]))]
+    constants = [numpy_helper.from_array(np.asarray(w), n) for n, w in weights.items()]
+    graph = helper.make_graph(nodes, "separable", ends[:1], ends[1:], constants)
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+
+
+def test_channels_before_a_depthwise_layer_fill_one_range() -> None:
+    model = separable(np.geomspace(0.01, 1, 8))
+    graph = prepare(model)
+    reference = equalise(graph, [{"x": sample} for sample in samples()])
+    assert [link.tensor for link in find_links(graph)] == ["r0"]
+    runner = Runner(graph.to_model(["y", "r0"]), {"x": samples()[0]})
+    made = [runner({"x": sample}) for sample in samples()]
+    for ours, theirs in zip(made, reference, strict=True):
+        np.testing.assert_allclose(ours["y"], theirs["y"], rtol=1e-4, atol=1e-5)
+    reach = np.max([each["r0"] for each in made], (0, 1, 3, 4))
+    np.testing.assert_allclose(reach, reach[0], rtol=1e-5)
+    report = sterna.quantize(model, samples()).report
+    assert report.agreement.error < 1e-3 and report.layers[1].sqnr > 38
+
+
+def test_biases_make_good_what_drifts() -> None:
+    """Outputs are on average what they are in float, layer by layer."""
+    model = network()
+    plain, corrected = (
+        sterna.quantize(model, samples(24), bias_correction=bias) for bias in (False, True))
+    expected = outputs(model)
+    drifts = [np.abs((outputs(made.model) - expected).mean(0)).max() for made in (plain, corrected)]
+    assert drifts[1] < drifts[0]
+    assert corrected.report.agreement.error < plain.report.agreement.error
+
+
+def test_a_sample_that_is_far_out_decides_no_range() -> None:
+    usual = sterna.quantize(network(), samples(), keep_float=["second"])
+    strange = [*samples(), np.full((1, 3, 8, 8), 1e6, "float32")]
+    made = sterna.quantize(network(), strange, keep_float=["second"], sample_names=[
+        f"{place}.npy" for place in range(13)])
+    assert made.model.SerializeToString() == usual.model.SerializeToString()
+    (told,) = made.report.far_out
+    assert told.startswith("sample 12 ('12.npy') reaches 1e+06 in input 'x', where half of")
+    assert made.report.to_dict()["left_out"] == [told] and told in made.report.summary()
+    assert not usual.report.far_out
 
 
 # ---- bad input ----

@@ -10,6 +10,7 @@ from sterna.quantization.entropy import entropy_threshold
 from sterna.quantization.histogram import BINS, Histogram
 from sterna.quantization.products import Products, outputs
 from sterna.quantization.ranges import choose_scheme
+from sterna.quantization.rounding import Rounding, rounded
 from sterna.relay.arrays import Array
 
 NUMBERS = hnp.arrays(
@@ -75,6 +76,33 @@ def test_weights_take_the_scale_that_serves_the_outputs() -> None:
         for s in (scales, plain)
     ]
     assert np.all(errors[0] <= errors[1] * (1 + 1e-5))
+
+
+def test_weights_are_rounded_so_that_errors_make_each_other_good() -> None:
+    rng = np.random.default_rng(2)
+    common = rng.normal(0, 1, (400, 2, 1))
+    rows = (common + 0.1 * rng.normal(0, 1, (400, 2, 150))).astype("float32")
+    seen, other = rows[:200], rows[200:]
+    weights = rng.normal(0, 1, (2, 3, 150)).astype("float32")
+    scales = (np.abs(weights).max(2) / 127).astype("float32")
+    whole = Rounding(seen, is_centred=False).whole(weights, scales)
+    assert np.array_equal(whole, np.rint(whole)) and np.abs(whole).max() <= 127
+    errors = [(outputs(other, made * scales[..., None] - weights) ** 2).mean()
+              for made in (whole, rounded(weights, scales))]
+    assert errors[0] < 0.3 * errors[1]
+
+
+def test_means_that_a_bias_takes_up_do_not_count() -> None:
+    rng = np.random.default_rng(3)
+    rows = (100 + rng.normal(0, 1, (300, 1, 16))).astype("float32")
+    errors = []
+    for takes_means in (False, True):
+        layer = Products(rng.normal(0, 1, (1, 4, 16)).astype("float32"), takes_means)
+        layer.offer(rows)
+        whole, scales = layer.quantized_weights()
+        scheme = Affine.of_range(0.0, 105.0, "uint8")
+        errors.append(layer.total_error(scheme, whole * scales[..., None])[0])
+    assert errors[1] < errors[0]
 
 
 def test_patches_are_thinned_evenly_and_stay_few() -> None:

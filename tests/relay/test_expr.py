@@ -2,6 +2,8 @@
 
 # mypy: disable-error-code="arg-type, attr-defined, no-any-return, operator, unused-ignore"
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -157,3 +159,17 @@ def test_free_and_bound_variables() -> None:
     function = relay.Function([x], body)
     assert relay.analysis.free_vars(function) == [y]
     assert relay.analysis.bound_vars(function) == [x]
+
+
+@pytest.mark.parametrize(("value", "dtype", "message"), [
+    (300, "int8", "300 does not fit in int8, which holds -128 to 127"),
+    ([1, -1], "uint8", "-1 does not fit in uint8, which holds 0 to 255"),
+    (np.int64(2**31), "int32", "2147483648 does not fit in int32"),
+    (2**40, None, "1099511627776 does not fit in int32"),
+    (float("nan"), "int8", "nan does not fit in int8"),
+])
+def test_constants_do_not_wrap_around(value: Any, dtype: str | None, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        relay.const(value, dtype)
+    assert relay.const(-128, "int8").data.numpy() == -128
+    assert relay.const(np.array([2**40])).data.numpy()[0] == 2**40

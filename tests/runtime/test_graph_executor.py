@@ -363,3 +363,11 @@ def test_a_node_costs_little() -> None:
     m = make(graph)
     best = min(m.benchmark(CPU, repeat=20, number=5).results)
     assert best / 1000 < 200e-9
+
+
+def test_an_input_that_would_wrap_around_is_named() -> None:
+    x = tvm.relay.var("x", shape=(2,), dtype="int8")
+    built = tvm.relay.build(tvm.IRModule.from_expr(x + x), "llvm")
+    module = graph_executor.GraphModule(built["default"](tvm.cpu()))
+    with pytest.raises(ValueError, match="input 'x': 300 does not fit in int8, which holds -128"):
+        module.set_input("x", [1, 300])

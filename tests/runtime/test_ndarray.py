@@ -531,3 +531,20 @@ def test_arrays_at_the_end_of_the_process() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=False
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(("values", "dtype", "number"), [
+    ([1, 300], "int8", "300"), ([-1], "uint8", "-1"), ([2**40], "int32", "1099511627776"),
+    (np.array([2**63], "uint64"), "int64", "9223372036854775808"), ([1.0, np.nan], "int8", "nan"),
+    ([-129.5], "int8", "-129.5"), ([2.0**63], "int64", r"9\.22\d*e\+18"),
+])
+def test_integers_do_not_wrap_around(values: Any, dtype: str, number: str) -> None:
+    with pytest.raises(ValueError, match=f"^{number} does not fit in {dtype}, which holds -?[0-9]"):
+        nd.empty((len(values),), dtype).copyfrom(values)
+
+
+def test_integers_at_the_ends_of_a_type_fit() -> None:
+    ends = np.array([-(2.0**63), -128.9, 127.9])
+    assert nd.empty((3,), "int64").copyfrom(ends).numpy().tolist() == [-(2**63), -128, 127]
+    assert nd.empty((2,), "int8").copyfrom(ends[1:]).numpy().tolist() == [-128, 127]
+    assert nd.empty((1,), "uint64").copyfrom(np.array([2**63], "uint64")).numpy()[0] == 2**63
