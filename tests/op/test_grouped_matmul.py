@@ -56,12 +56,12 @@ def test_the_rows_may_stay_open() -> None:
             run(data[:rows]).numpy(), wanted(data[:rows], weight, ends), rtol=1e-4, atol=1e-4)
 
 
-@pytest.mark.parametrize("ends", [[50, 7, 120, 190], [200, 300, 3, 4], [0, 0, 0, 0]])
+@pytest.mark.parametrize("ends", [[50, 7, 120, 390], [300, 500, 3, 4], [0, 0, 0, 0]])
 @pytest.mark.parametrize("is_constant", [True, False])
 def test_gpus_multiply_by_every_matrix(ends: list[int], is_constant: bool) -> None:
     rng = np.random.default_rng(3)
-    data = rng.standard_normal((200, 128)).astype("float32")
-    given = data, rng.standard_normal((4, 128, 64)).astype("float32"), np.array(ends, "int32")
+    data = rng.standard_normal((400, 256)).astype("float32")
+    given = data, rng.standard_normal((4, 256, 128)).astype("float32"), np.array(ends, "int32")
     free: list[Any] = [
         relay.var(f"p{n}", shape=each.shape, dtype=str(each.dtype)) for n, each in enumerate(given)
     ]
