@@ -7,8 +7,10 @@ from sterna.arith import substitute
 from sterna.ir.expr import Call, Expr, IntImm, Let, Var, variables_in
 from sterna.ir.node import Node
 from sterna.te.schedule import Schedule, Stage
-from sterna.te.tensor import ComputeOp, ProducerLoad, Tensor, replace_loads
+from sterna.te.tensor import ComputeOp, LoadReplacer, ProducerLoad, Tensor
 from sterna.tir.copy import with_own_names
+
+Element = Callable[[Tensor, tuple[Expr, ...]], Expr | None]
 
 
 def inline_stages(schedule: Schedule) -> None:
@@ -43,31 +45,49 @@ def _inline(schedule: Schedule, stage: Stage) -> None:
             if not isinstance(reader.op, ComputeOp):
                 raise ValueError(f"{op.name} cannot be inlined into {reader.op.name}")
             outer = {axis.var for axis in (*reader.op.axis, *reader.op.reduce_axis)}
-            schedule.rewrite_stage(reader, lambda expr, o=outer: _replaced(expr, element, o))  # type: ignore[misc]
+            schedule.rewrite_stage(reader, _Inliner(element, outer).rewrite_with_names)
     schedule.stages.remove(stage)
 
 
-Element = Callable[[Tensor, tuple[Expr, ...]], Expr | None]
+class _Inliner(LoadReplacer):
+    """Puts elements in place of loads; one that is read repeatedly gets a name.
 
+    Its name stands where it is surely evaluated: in a branch, for the readers of that alone.
+    """
 
-def _replaced(expr: Expr, element: Element, outer: set[Var]) -> Expr:
-    """The expression with elements in place of loads; one that is read repeatedly gets a name."""
-    names: dict[Any, Var] = {}
-    values: list[tuple[Var, Expr]] = []
-    for key, load in _repeated(expr, outer):
-        value = element(load.tensor, load.indices)
-        if value is not None and not isinstance(value, Var | IntImm | ProducerLoad):
-            names[key] = Var(load.tensor.op.name, load.dtype)
-            values.append((names[key], value))
+    def __init__(self, element: Element, outer: set[Var]) -> None:
+        super().__init__(self._element)
+        self.element = element
+        self.outer = outer
+        self.names: dict[Any, Var] = {}
 
-    def replacement(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
-        named = names.get(_key(tensor, indices)) if names else None
-        return named if named is not None else element(tensor, indices)
+    def rewrite_with_names(self, expr: Expr) -> Expr:
+        """An expression or a branch of one, and before it what several of its loads share."""
+        values: dict[Any, tuple[Var, Expr]] = {}
+        for key, load in _repeated(expr, self.outer):
+            value = None if key in self.names else self.element(load.tensor, load.indices)
+            if value is not None and not isinstance(value, Var | IntImm | ProducerLoad):
+                values[key] = (Var(load.tensor.op.name, load.dtype), value)
+        self.names |= {key: name for key, (name, _) in values.items()}
+        made: Expr = self.rewrite(expr)
+        for key, (name, value) in reversed(values.items()):
+            del self.names[key]
+            made = Let(name, value, made)
+        return made
 
-    made = replace_loads(expr, replacement)
-    for name, value in reversed(values):
-        made = Let(name, value, made)
-    return made
+    def visit_Call(self, call: Call) -> Expr:
+        """Branches have names of their own."""
+        if call.op != "if_then_else":
+            made: Expr = self.rewrite_children(call)
+            return made
+        condition, *branches = call.args
+        args = (self.rewrite(condition), *map(self.rewrite_with_names, branches))
+        same = all(a is b for a, b in zip(args, call.args, strict=True))
+        return call if same else Call(call.dtype, call.op, args)
+
+    def _element(self, tensor: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
+        named = self.names.get(_key(tensor, indices)) if self.names else None
+        return named if named is not None else self.element(tensor, indices)
 
 
 def _repeated(root: Expr, outer: set[Var]) -> list[tuple[Any, ProducerLoad]]:
