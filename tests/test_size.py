@@ -30,7 +30,7 @@ BUDGET = {
     "model": 3880,
     "op": 32400,
     "quantization": 2260,
-    "relay": 12520,
+    "relay": 12620,
     "rpc": 5090,
     "runtime": 2270,
     "schedule": 21250,
