@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache, partial
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
@@ -66,6 +65,11 @@ Graph = Callable[..., Any]
 DEVICES = {"cpu", "cuda"}
 # How many shapes are kept of a graph with open extents that no program serves.
 MOST_SHAPES = 32
+# The types of elements that tensors share with arrays of NumPy.
+NUMPY_HAS = {
+    torch.float32, torch.float64, torch.float16, torch.bool,
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
+}
 # Results that PyTorch makes anew out of what they share memory with.
 VIEWS = (
     OutputType.alias_of_input, OutputType.alias_of_intermediate_save_as_output,
@@ -392,9 +396,14 @@ class _Runner:
 
 
 def _plain(tensor: Any) -> Any:
-    """A tensor without holes; of complex numbers both parts. A token of effects comes as None."""
+    """An array without holes; of complex numbers both parts. A token of effects comes as None.
+
+    What NumPy cannot hold stays a tensor: other devices' memory, and elements that it lacks.
+    """
     if tensor is None:
         return torch.empty(0)
+    if tensor.dtype in NUMPY_HAS and tensor.is_cpu:
+        return tensor.detach().contiguous().numpy(force=True)
     tensor = tensor.detach()
     if tensor.is_complex():
         tensor = torch.view_as_real(tensor.resolve_conj())
@@ -410,9 +419,9 @@ def _result(output: ProgramOutput, array: Array) -> Any:
 
 def tensor_of(array: Array) -> Any:
     """A tensor over an array's memory."""
-    name = str(array.dtype)
-    if getattr(ml_dtypes, name, None) is None:
+    if array.dtype.isbuiltin == 1:
         return torch.from_numpy(np.asarray(array))
+    name = str(array.dtype)
     bits = np.asarray(array).view(np.int16 if array.itemsize == 2 else np.uint8)
     return no_view(torch.from_numpy(bits).view(getattr(torch, name)))
 
