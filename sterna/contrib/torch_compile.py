@@ -46,6 +46,7 @@ from sterna.contrib.torch_devices import (
     DEVICES,
     HOST,
     THERE,
+    array_of,
     attention_by_products,
     brought,
     device_at,
@@ -406,23 +407,13 @@ class _Runner:
     def _run(self, given: Tensors) -> Sequence[Array]:
         if self.model is None:
             return ()
-        tensors = [_plain(given[place]) for place in self.places]
+        tensors = [given[place] for place in self.places]
         if self.home == HOST:
-            made = self.model(*tensors)
+            made = self.model(*map(array_of, tensors))
         else:
             with in_stream_of(self.home):
                 made = self.model(*[brought(tensor, self.home) for tensor in tensors])
         return made if isinstance(made, tuple | list) else (made,)
-
-
-def _plain(tensor: Any) -> Any:
-    """A tensor without holes; of complex numbers both parts. A token of effects comes as None."""
-    if tensor is None:
-        return torch.empty(0)
-    tensor = tensor.detach()
-    if tensor.is_complex():
-        tensor = torch.view_as_real(tensor.resolve_conj())
-    return tensor.contiguous()
 
 
 def _result(output: ProgramOutput, array: Any) -> Any:

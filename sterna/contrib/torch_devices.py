@@ -9,7 +9,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
@@ -26,6 +25,11 @@ DEVICES = {"cpu", "cuda"}
 THERE = "native"
 HOST = torch.device("cpu")
 
+# The types of elements that tensors share with arrays of NumPy.
+_NUMPY_HAS = {
+    torch.float32, torch.float64, torch.float16, torch.bool,
+    torch.int8, torch.int16, torch.int32, torch.int64, torch.uint8,
+}
 # How torch.set_float32_matmul_precision says that Tensor Cores may round float32.
 _ROUNDED = {"high": " -tf32=1", "medium": " -tf32=1"}
 
@@ -64,9 +68,27 @@ def device_at(home: torch.device) -> Device:
     return cuda(home.index or 0)
 
 
+def _plain(tensor: Any) -> Any:
+    """A tensor without holes; of complex numbers both parts. A token of effects comes as None."""
+    if tensor is None:
+        return torch.empty(0)
+    tensor = tensor.detach()
+    if tensor.is_complex():
+        tensor = torch.view_as_real(tensor.resolve_conj())
+    return tensor.contiguous()
+
+
+def array_of(tensor: Any) -> Any:
+    """A plain tensor as a processor reads it soonest: an array of NumPy, if that has its type."""
+    if tensor is not None and tensor.dtype in _NUMPY_HAS and tensor.is_cpu:
+        return tensor.detach().contiguous().numpy(force=True)
+    return brought(tensor, HOST)
+
+
 def brought(tensor: Any, home: torch.device) -> Any:
-    """A tensor where a graph is computed."""
-    return tensor if tensor.device == home else tensor.to(home)
+    """A plain tensor where a graph is computed."""
+    plain = _plain(tensor)
+    return plain if plain.device == home else plain.to(home)
 
 
 @contextmanager
@@ -88,9 +110,9 @@ def tensor_of(array: "Array | NDArray") -> Any:
     """A tensor over an array's memory."""
     if isinstance(array, NDArray):
         return torch.from_dlpack(array)
-    name = str(array.dtype)
-    if getattr(ml_dtypes, name, None) is None:
+    if array.dtype.isbuiltin == 1:
         return torch.from_numpy(np.asarray(array))
+    name = str(array.dtype)
     bits = np.asarray(array).view(np.int16 if array.itemsize == 2 else np.uint8)
     return no_view(torch.from_numpy(bits).view(getattr(torch, name)))
 

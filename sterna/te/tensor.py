@@ -321,7 +321,9 @@ def tensors_in(exprs: Sequence[Expr]) -> list[Tensor]:
     return list(found)
 
 
-class _LoadReplacer(Rewriter):
+class LoadReplacer(Rewriter):
+    """Puts in place of loads what a function of tensor and indices gives."""
+
     def __init__(self, replacement: Callable[[Tensor, tuple[Expr, ...]], Expr | None]) -> None:
         self.replacement = replacement
 
@@ -338,7 +340,7 @@ def replace_loads(
     expr: Expr, replacement: Callable[[Tensor, tuple[Expr, ...]], Expr | None]
 ) -> Expr:
     """The expression with loads replaced by what a function of tensor and indices gives."""
-    replaced: Expr = _LoadReplacer(replacement).rewrite(expr)
+    replaced: Expr = LoadReplacer(replacement).rewrite(expr)
     return replaced
 
 

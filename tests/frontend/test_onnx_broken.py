@@ -284,6 +284,18 @@ ABSURD: dict[str, tuple[ModelProto, str]] = {
     "endless range": (bare_model([node("Range", "a", "b", "c")], {}, {
         "a": np.array(0.0), "b": np.array(np.inf), "c": np.array(1.0)}, ["y"], 17), "to inf by"),
     "index": (one("Gather", X, ints([5])), "an index is not one of the 2"),
+    "index of an element": (
+        one("GatherElements", X, ints([[0, 3]]), axis=1), "an index is not one of the 3"),
+    "tuple of indices": (
+        one("GatherND", X, ints([[1, 0], [0, -4]])), "not one of the 3 elements of axis 1"),
+    "index behind the batch": (
+        one("GatherND", X, ints([[0], [3]]), batch_dims=1), "not one of the 3 elements of axis 1"),
+    "index to write to": (
+        one("ScatterElements", X, ints([[-3]]), X[:1, :1]), "an index is not one of the 2"),
+    "tuple to write to": (
+        one("ScatterND", X, ints([[2]]), X[:1]), "not one of the 2 elements of axis 0"),
+    "divisor": (one("Div", ints([4, 2]), ints([1, 0])), "integers are divided by zero"),
+    "divisor of a rest": (one("Mod", ints([4, 2]), ints([1, 0])), "integers are divided by zero"),
     "direction": (one("BitShift", *[np.ones(1, "uint8")] * 2, direction="UP"), "LEFT or RIGHT"),
     "tile": (one("Tile", X, ints([1 << 40, 1 << 40])), "which no memory holds"),
     "expand": (one("Expand", X, ints([1 << 62, 2, 3])), "which no memory holds"),

@@ -54,7 +54,7 @@ def by_references(program: Program, options: torch_compile.Options) -> Any:
     module, _ = import_program(program, ImportOptions())
 
     def run(*tensors: Any) -> Any:
-        arrays = [array_of_tensor(each, "a tensor") for each in tensors]
+        arrays = [array_of_tensor(torch.as_tensor(each), "a tensor") for each in tensors]
         with np.errstate(all="ignore"):
             made = interpret(module["main"], *arrays)
         return [np.array(each) for each in (made if isinstance(made, tuple | list) else [made])]

@@ -116,6 +116,45 @@ def test_joins() -> None:
     assert kernels(text) == [["exp", "tanh", "concatenate", "nn.relu"]]
 
 
+def _doubling(x: Any, step: int) -> Any:
+    earlier = relay.strided_slice(x, begin=[0, 0], end=[2, 64 - step], strides=[1, 1])
+    return relay.add(x, relay.nn.pad(earlier, ((0, 0), (step, 0))))
+
+
+def _mirrored(x: Any, step: int) -> Any:
+    return relay.add(relay.reverse(x, axis=1), relay.multiply(x, relay.const(0.5)))
+
+
+def _picked(x: Any, step: int) -> Any:
+    places = relay.const(np.roll(np.arange(64), step).astype("int32"))
+    return relay.add(relay.take(x, places, axis=1), x)
+
+
+def _halved(x: Any, step: int) -> Any:
+    left, right = relay.split(x, 2, axis=1)
+    return relay.concatenate((relay.add(left, right), relay.subtract(left, right)), axis=1)
+
+
+@pytest.mark.parametrize("step", [_doubling, _mirrored, _picked, _halved])
+def test_what_is_read_in_several_places_is_written_out_so_often_at_most(step: Any) -> None:
+    x = made = relay.var("x", shape=(2, 64))
+    for n in range(24):  # 2 ** 24 copies of the first step, in one kernel
+        made = step(made, 1 << n % 6)
+    once = kernels(relay.Function((x,), step(x, 1)))
+    found = kernels(relay.Function((x,), made))
+    assert len(once) == 1 < len(found) < 12
+    assert [name for each in found for name in each] == once[0] * 24
+
+
+def test_broadcasts_are_read_in_one_place() -> None:
+    x, row = relay.var("x", shape=(2, 64)), relay.var("row", shape=(2, 1))
+    made, each = x, row
+    for _ in range(40):
+        each = relay.tanh(each)
+        made = relay.add(relay.multiply(made, each), each)
+    assert len(kernels(relay.Function((x, row), made))) == 1
+
+
 def test_parts() -> None:
     text = f"{X} {{ %0 = split(exp(%x), indices_or_sections=2, axis=1); add(%0.0, %0.1) }}"
     assert kernels(text) == [["exp", "split", "add"]]

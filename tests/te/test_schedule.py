@@ -273,6 +273,22 @@ def test_what_is_inlined_and_read_twice_is_computed_once() -> None:
     assert text.count("x[") == 2, "it would be 1024 without names for what is read twice"
 
 
+def test_what_a_branch_reads_twice_is_computed_once_in_it() -> None:
+    x = te.placeholder((8,), name="x")
+    stages = [x]
+    for step in range(10):
+        stages.append(te.compute((8,), _squared(stages[-1]), name=f"value{step}"))
+    last = stages[-1]
+    padded = te.compute((9,), lambda i: te.if_then_else(i < 8, last[i], 0.0), name="padded")
+    s = te.create_schedule(padded.op)
+    for stage in stages[1:]:
+        s[stage].compute_inline()
+    text = str(tvm.lower(s, [x, padded], simple_mode=True))
+    assert text.count("x[") == 2, "it would be 1024 without names in the branch"
+    given = np.linspace(-1, 1, 8, dtype="float32")
+    check(s, [x, padded], [given], [np.append(given**1024, np.float32(0))])
+
+
 def _squared(before: Any) -> Any:
     return lambda i: before[i] * before[i]
 

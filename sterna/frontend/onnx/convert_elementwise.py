@@ -77,7 +77,15 @@ def binary(node: Node) -> RelayExpr:
 
 @converter("Div")
 def div(node: Node) -> RelayExpr:
+    _expect_no_known_zero(node)
     return call("divide" if is_float(node[0]) else "trunc_divide", *pair(node))
+
+
+def _expect_no_known_zero(node: Node) -> None:
+    """Integers have no quotient by zero."""
+    divisors = None if is_float(node[0]) else node.known(1)
+    if divisors is not None and not divisors.all():
+        raise ValueError("integers are divided by zero")
 
 
 @converter("Pow")
@@ -94,6 +102,7 @@ def power(node: Node) -> RelayExpr:
 
 @converter("Mod")
 def mod(node: Node) -> RelayExpr:
+    _expect_no_known_zero(node)
     return call("trunc_mod" if node.attr("fmod", 0) else "floor_mod", node[0], node[1])
 
 

@@ -33,10 +33,13 @@ from sterna.relay.op import (
     is_call_of,
     record_of,
 )
+from sterna.relay.passes.fused_copies import has_at_most
 from sterna.relay.traverse import not_primitive, post_order, rebuild
 
 FEW_CHANNELS = 8
 """Images of fewer channels are read by whole windows on GPUs."""
+MOST_COPIES = 64
+"""Of the operators of one kernel, that are read in several places: more take longer to compile."""
 FIXED = "Fixed"
 """What a kernel's parameters that are constants are noted by: their places."""
 
@@ -86,7 +89,7 @@ class _Group:
     """A set of calls that may become one kernel, as a tree of merged sets."""
 
     pattern: int
-    size: int = 1
+    members: "list[_Node]"
     parent: "_Group | None" = None
     anchor: int | None = None
     """The pattern of the one call that is more than injective."""
@@ -99,6 +102,16 @@ class _Group:
             assert self.parent is not None
             self.parent, self = found, self.parent
         return found
+
+    @property
+    def size(self) -> int:
+        """How many calls it has."""
+        return len(self.members)
+
+    def take(self, other: "_Group") -> None:
+        """Take in what another one has."""
+        other.parent = self
+        self.members += other.members
 
 
 @dataclass(eq=False, slots=True)
@@ -116,7 +129,7 @@ class _Node:
 
     def __post_init__(self) -> None:
         anchor = self.pattern if COMM_REDUCE <= self.pattern < TUPLE else None
-        self.group = _Group(self.pattern, anchor=anchor)
+        self.group = _Group(self.pattern, [self], anchor=anchor)
 
 
 class _Graph:
@@ -233,7 +246,7 @@ def _join(
             if user in seen:
                 continue
             seen.add(user)
-            if not allowed(user.group.root().pattern, user is sink):
+            if not allowed(user.group.root().pattern, user is sink) or len(seen) > most:
                 return
             between.append(user)
             stack.append(user)
@@ -241,11 +254,12 @@ def _join(
     anchors = [g.anchor for g in groups if g.anchor is not None]
     if len(anchors) > 1 or sum(group.size for group in groups) > most:
         return
+    if not has_at_most(MOST_COPIES, [member for group in groups for member in group.members]):
+        return
     into = sink.group.root()
     for group in groups:
         if group is not into:
-            group.parent = into
-            into.size += group.size
+            into.take(group)
             into.anchor = into.anchor or group.anchor
             if group.pattern > into.pattern and group.pattern != TUPLE:
                 into.pattern = group.pattern
@@ -267,15 +281,11 @@ def _chain(graph: _Graph, processor: Any, most: int) -> None:
         if first.size + second.size > most or not isinstance(before.expr, Call):
             continue
         if record.contraction.chain(node.expr, before.expr, processor):
-            first.parent = second
-            second.size += first.size
+            second.take(first)
 
 
 def _take_movements(graph: _Graph, most: int) -> None:
     """Join what only moves elements to the call that alone reads them, if it does so itself."""
-    members: dict[_Group, list[_Node]] = {}
-    for node in graph.list:
-        members.setdefault(node.group.root(), []).append(node)
     for node in graph.list:
         record = record_of(node.expr)
         if record is None or not record.contraction.reads_moved:
@@ -286,21 +296,17 @@ def _take_movements(graph: _Graph, most: int) -> None:
             group = data.group.root()
             if data.escapes or any(user is not node for user, _ in data.consumers):
                 continue
-            calls = [each.expr for each in members[group]]
+            calls = [each.expr for each in group.members]
             moves = all(
                 _rounds(each) or (r is not None and r.pattern == INJECTIVE)
                 for each, r in zip(calls, map(record_of, calls), strict=True)
             )
             if group is not into and moves and group.size + into.size <= most:
-                group.parent = into
-                into.size += group.size
+                into.take(group)
 
 
 def _take_stores(graph: _Graph, most: int) -> None:
     """Join a transpose and a cast to the call whose result they alone read, if it stores so."""
-    members: dict[_Group, list[_Node]] = {}
-    for node in graph.list:
-        members.setdefault(node.group.root(), []).append(node)
     for node in graph.list:
         record = record_of(node.expr)
         if record is None or not record.contraction.gives_moved or node.escapes:
@@ -308,10 +314,9 @@ def _take_stores(graph: _Graph, most: int) -> None:
         if len(node.consumers) != 1:
             continue
         group, into = node.group.root(), node.consumers[0][0].group.root()
-        moves = all(_stores(each.expr) for each in members[into])
+        moves = all(_stores(each.expr) for each in into.members)
         if group is not into and moves and into.size <= 2 and group.size + into.size <= most:
-            group.parent = into
-            into.size += group.size
+            into.take(group)
             into.anchor, into.pattern = group.anchor, group.pattern
 
 
@@ -336,15 +341,11 @@ def _take_rounding(graph: _Graph, most: int) -> None:
         group = data.group.root()
         alone = group.size == 1 and not data.escapes and len(data.consumers) == 1
         if alone and _rounds(data.expr) and into.size < most:
-            group.parent = into
-            into.size += 1
+            into.take(group)
 
 
 def _take_images(graph: _Graph, most: int) -> None:
     """Join what moves or rounds an image of few channels to the convolution that alone reads it."""
-    members: dict[_Group, list[_Node]] = {}
-    for node in graph.list:
-        members.setdefault(node.group.root(), []).append(node)
     for node in graph.list:
         record = record_of(node.expr)
         if record is None or not record.contraction.reads_images:
@@ -358,11 +359,10 @@ def _take_images(graph: _Graph, most: int) -> None:
         few = isinstance(last, int) and last < FEW_CHANNELS
         moves = all(
             is_call_of(each.expr, "layout_transform") or _rounds(each.expr)
-            for each in members[group]
+            for each in group.members
         )
         if few and moves and group is not into and group.size + into.size <= most:
-            group.parent = into
-            into.size += group.size
+            into.take(group)
 
 
 def _rounds(expr: RelayExpr) -> bool:
@@ -386,8 +386,8 @@ def _narrow(graph: _Graph) -> None:
         follows = all(user.pattern <= BROADCAST and edge == ELEMWISE and _follows(graph, user)
                       for user, edge in node.consumers)
         for moved in _widening(graph, node) if follows else []:
-            moved.group.root().size -= 1
-            reader.size += 1
+            moved.group.root().members.remove(moved)
+            reader.members.append(moved)
             moved.group = reader
 
 
