@@ -22,6 +22,7 @@ from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
+from sterna.op.nn._rows_of_weights import by_rows
 from sterna.op.nn._transposed_operand import as_it_lies
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
@@ -354,7 +355,7 @@ register(OpRecord(
     ],
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or in_float32("nn.matmul", *call)
-        or with_whole_columns("nn.matmul", *call)
+        or with_whole_columns("nn.matmul", *call) or by_rows(*call)
     ),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
