@@ -9,7 +9,7 @@ from sterna.frontend.torch.convert_elementwise import add, mul
 from sterna.frontend.torch.convert_quantized import quantized_bias
 from sterna.frontend.torch.convert_shape import broadcast_dims, expand, places_of, shape_of
 from sterna.frontend.torch.extents import dims_of, total
-from sterna.frontend.torch.promotion import in_float32, together
+from sterna.frontend.torch.promotion import HALVES, in_float32, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -132,7 +132,18 @@ def kron(x: RelayExpr, other: RelayExpr) -> RelayExpr:
     return reshaped(mul(left, right), [p * q for p, q in zip(a, b, strict=True)])
 
 
+def _sums_in(a: RelayExpr) -> str:
+    """The type of sums to which something is added before they are rounded."""
+    return "float32" if dtype_of(a) in HALVES else dtype_of(a)
+
+
 def _plus(x: RelayExpr, product: RelayExpr, beta: float, alpha: float) -> RelayExpr:
+    """beta * x + alpha * product, in the type of x; the product's may be wider."""
+    made = _added(cast(x, dtype_of(product)), product, beta, alpha)
+    return cast(made, dtype_of(x))
+
+
+def _added(x: RelayExpr, product: RelayExpr, beta: float, alpha: float) -> RelayExpr:
     whole = product if alpha == 1 else mul(product, like(alpha, product))
     if beta == 0:
         return whole
@@ -141,11 +152,11 @@ def _plus(x: RelayExpr, product: RelayExpr, beta: float, alpha: float) -> RelayE
 
 
 @aten("addmm")
-@in_float32
 def addmm(
     x: RelayExpr, mat1: RelayExpr, mat2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
-    return _plus(x, mm(mat1, mat2), beta, alpha)
+    product = call("nn.matmul", mat1, mat2, out_dtype=_sums_in(mat1))
+    return _plus(x, product, beta, alpha)
 
 
 @aten("addmv")
@@ -165,11 +176,14 @@ def addr(
 
 
 @aten("baddbmm")
-@in_float32
 def baddbmm(
     x: RelayExpr, batch1: RelayExpr, batch2: RelayExpr, beta: float = 1, alpha: float = 1
 ) -> RelayExpr:
-    return _plus(x, bmm(batch1, batch2), beta, alpha)
+    product = call(
+        "nn.batch_matmul", batch1, batch2, transpose_a=False, transpose_b=False,
+        out_dtype=_sums_in(batch1),
+    )
+    return _plus(x, product, beta, alpha)
 
 
 @aten("addbmm")

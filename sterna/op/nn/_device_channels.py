@@ -32,14 +32,16 @@ from sterna.target import Target, is_gpu
 KINDS = ("bfloat16", "float16", "float32")
 VECTOR_BYTES = 16
 # Products from which on what is moved beside them costs less than what is gained.
-LEAST_MACS = 1 << 26
+LEAST_MACS = 1 << 20
 # The same of groups: nothing is moved where they fill tiles.
 LEAST_GROUPED_MACS = 1 << 22
 # Groups that are convolutions of their own, and the channels that each has at least.
 MOST_GROUPS, LEAST_CHANNELS = 8, 16
-# By measurement on an H200: products a microsecond of kernels that know all groups, and of those
-# of any GPU that know none; the microseconds of one more kernel, and the bytes of copies in one.
-GROUPED_RATE, PLAIN_RATE = 6e6, 2e7
+# By measurement on an H200: products a microsecond of kernels that know all groups, and the
+# microseconds of each product of a sum where their threads are too few for that; products a
+# microsecond of kernels of any GPU that know no groups; the microseconds of one more kernel, and
+# the bytes of copies in one.
+GROUPED_RATE, STEP, PLAIN_RATE = 6e6, 0.2, 2e7
 LAUNCH, COPIED = 4.0, 3e6
 
 
@@ -119,7 +121,9 @@ def _time(made: Contraction, arch: object, way: _Way) -> float:
     """The microseconds that it should take."""
     if not way.apart:
         fewer = replace(made, groups=way.count)
-        return min(convolution_time(fewer, arch), fewer.macs / GROUPED_RATE)
+        steps = fewer.macs // max(fewer.pixels * fewer.outputs, 1)
+        alone = max(fewer.macs / GROUPED_RATE, STEP * steps)
+        return min(convolution_time(fewer, arch), alone)
     own = replace(
         made, groups=1, inputs=made.inputs // way.count, outputs=made.outputs // way.count)
     elements = made.batch * math.prod(made.image) * made.inputs + made.pixels * made.outputs
