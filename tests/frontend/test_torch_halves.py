@@ -41,7 +41,7 @@ CASES: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
 }
 
 
-class Called(torch.nn.Module):  # type: ignore[misc]
+class Called(torch.nn.Module):  # type: ignore[misc,name-defined]
     def __init__(self, function: Callable[..., Any]) -> None:
         super().__init__()
         self.function = function

@@ -120,7 +120,7 @@ def test_open_extents() -> None:
             close(fast(x), net(x))
 
 
-class Block(torch.nn.Module):  # type: ignore[misc]
+class Block(torch.nn.Module):  # type: ignore[misc,name-defined]
     """A layer of a transformer."""
 
     def __init__(self, is_causal: bool) -> None:

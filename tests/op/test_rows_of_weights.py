@@ -21,7 +21,8 @@ def test_a_matrix_is_turned(
     x = relay.var("x", shape=data.shape)
     w = relay.const(matrix) if is_constant else relay.var("w", shape=matrix.shape)
     product = relay.nn.matmul(x, w, transpose_b=transpose_b)
-    module = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(product), product))
+    free = tuple(relay.analysis.free_vars(product))
+    module = tvm.IRModule.from_expr(relay.Function(free, product))
     module = relay.transform.InferType()(module)
     made = relay.transform.Legalize(tvm.target.Target("cuda -arch=sm_90a"))(module)
     assert ("nn.dense" in str(made)) == dense

@@ -121,14 +121,15 @@ def _time(made: Contraction, arch: object, way: _Way) -> float:
     """The microseconds that it should take."""
     if not way.apart:
         fewer = replace(made, groups=way.count)
+        tiled = convolution_time(fewer, arch)
         steps = fewer.macs // max(fewer.pixels * fewer.outputs, 1)
-        alone = max(fewer.macs / GROUPED_RATE, STEP * steps)
-        return min(convolution_time(fewer, arch), alone)
+        return tiled if math.isfinite(tiled) else max(fewer.macs / GROUPED_RATE, STEP * steps)
     own = replace(
         made, groups=1, inputs=made.inputs // way.count, outputs=made.outputs // way.count)
     elements = made.batch * math.prod(made.image) * made.inputs + made.pixels * made.outputs
     moved = LAUNCH + 2 * elements * made.data.bytes / COPIED
-    alone = min(convolution_time(own, arch), own.macs / PLAIN_RATE)
+    tiled = convolution_time(own, arch)
+    alone = tiled if math.isfinite(tiled) else own.macs / PLAIN_RATE
     return way.count * (alone + LAUNCH) + moved
 
 
