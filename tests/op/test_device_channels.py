@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sterna
 from sterna import relay
 from sterna.op.nn import _device_channels as device_channels
 from sterna.relay.interpreter import interpret
@@ -101,3 +102,13 @@ def test_groups_fill_tiles_where_that_takes_less_time(
     gpu: str, size: int, channels: int, groups: int, kind: str, wanted: set[int]
 ) -> None:
     assert groups_of(gpu, size, channels, groups, kind) in wanted
+
+
+def test_sums_may_be_wider_than_what_is_multiplied() -> None:
+    x, w = (relay.var(name, shape=shape, dtype="bfloat16") for name, shape in (
+        ("x", (1, 58, 40, 40)), ("w", (58, 58, 1, 1))))
+    attrs = relay.nn.conv2d(x, w, out_dtype="float32").attrs
+    made = device_channels.with_device_channels(attrs, (x, w), Target(GPU))
+    assert made is not None
+    kind = relay.transform.InferType()(sterna.IRModule.from_expr(made))["main"].ret_type
+    assert (kind.dtype, kind.shape) == ("float32", (1, 58, 40, 40))

@@ -10,7 +10,7 @@ from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
 
 _PLAIN = {
-    "relu": "nn.relu", "silu": "nn.swish", "mish": "nn.mish", "hardswish": "nn.hard_swish",
+    "silu": "nn.swish", "mish": "nn.mish", "hardswish": "nn.hard_swish",
     "softsign": "nn.softsign", "selu": "nn.selu",
 }
 
@@ -24,6 +24,11 @@ def _plain(name: str, operator: str) -> None:
 
 for _name, _operator in _PLAIN.items():
     _plain(_name, _operator)
+
+
+@aten("relu")
+def relu(x: RelayExpr) -> RelayExpr:
+    return call("nn.relu", x)
 
 
 @aten("relu6")

@@ -57,10 +57,11 @@ def with_device_channels(
         attrs.data_layout, attrs.kernel_layout, attrs.out_layout or attrs.data_layout)]
     if not data.is_static or not weight.is_static or any(one.is_blocked for one in layouts):
         return None
-    kinds = {str(data.dtype), str(weight.dtype), attrs.out_dtype or str(data.dtype)}
+    sums = attrs.out_dtype or str(data.dtype)
+    known = data.dtype == weight.dtype and data.dtype in KINDS and sums in (data.dtype, "float32")
     made = contraction_of(attrs, data, weight)
     least = LEAST_MACS if attrs.groups == 1 else LEAST_GROUPED_MACS
-    if made is None or made.macs < least or len(kinds) > 1 or not kinds <= {*KINDS}:
+    if made is None or made.macs < least or not known:
         return None
     if attrs.groups > 1:
         return _fewer_groups(attrs, args, layouts, made, target.attrs.get("arch"))
