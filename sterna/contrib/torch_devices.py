@@ -19,8 +19,8 @@ from sterna.runtime import Device, NDArray, cuda
 from sterna.support.errors import OpNotImplemented
 from sterna.target import Target
 
-# Where the tensors are that compiled code reads.
-DEVICES = {"cpu", "cuda"}
+# Where the tensors are that compiled code reads. PyTorch says cuda of AMD's GPUs too.
+DEVICES = {"cpu"} if torch.version.hip else {"cpu", "cuda"}
 # The target that follows the tensors.
 THERE = "native"
 HOST = torch.device("cpu")
