@@ -45,7 +45,7 @@ def home_of(inputs: Sequence[Any], results: Iterable[str], target: str) -> torch
 
     A target that a user names for another kind of device has its program read from the processor.
     """
-    if target != THERE and Target(target).kind.name != "cuda":
+    if target != THERE and Target(target).kind.device_type != cuda().device_type:
         return HOST
     told = (torch.device(each) for each in results if each)
     homes = dict.fromkeys([*gpus_of(inputs), *(each for each in told if each.type == "cuda")])
