@@ -149,7 +149,8 @@ def _told(
         else:
             raise TypeError(
                 "behind its model, sterna.compile takes a target and a tuple of example inputs, "
-                f"each once; got {reprlib.repr(each)}"
+                "each once, and all else by name (shapes=, precision=); got a "
+                f"{type(each).__name__}: {reprlib.repr(each)}"
             )
     if target is None:
         target = "cuda" if any(map(_is_on_gpu, example_inputs or ())) else "native"
