@@ -4,14 +4,19 @@ import math
 from dataclasses import dataclass
 
 from sterna.ir import build
+from sterna.schedule.border_steps import counted, sees_image
+from sterna.schedule.choose import choose
 from sterna.schedule.chunked_sum_stages import sums_of
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.cost import SUMS_AT_ONCE
 from sterna.schedule.default import schedule_elements
 from sterna.schedule.gemm import ancestors
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
+from sterna.schedule.register_tile import RegisterTile, vectors_of
 from sterna.schedule.sum_of_products import SumOfProducts, description_of
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Stage, Tensor
+from sterna.te import all as all_of
 
 # So few input channels need no loop.
 UNROLLED_CHANNELS = 4
@@ -120,9 +125,38 @@ def side_by_side(made: SumOfProducts) -> int:
     return made.beside(0) if made.depths[0] > UNROLLED_CHANNELS else 1
 
 
+def leave_out_border(
+    conv: Conv, tile: Stage, size: RegisterTile, lines: int = 1,
+    loops: tuple[IterVar, IterVar] | None = None,
+) -> None:
+    """The steps of a tile's sum that see the border alone are left out, where these are many.
+
+    The tile has its loops over so many rows and over columns already, or its axes are these.
+    """
+    made, processor = conv.made, conv.kernel.processor
+    sums = lines * size.rows * vectors_of(size.columns, processor.lanes(conv.sum.dtype))
+    if sums < SUMS_AT_ONCE * processor.throughput.multiply_adds:
+        return  # they wait for each other: those of the next tile must be under way
+    if (conv.height, conv.width) != made.result:
+        return
+    extents = (lines, size.rows)
+    shares = [counted(made, axis, extent) for axis, extent in enumerate(extents)]
+    costs = {"left out": math.prod(shares), "added": 1.0}
+    spared = [axis for axis, share in enumerate(shares) if share < 1.0]
+    if not spared or choose("steps of the border", list(costs), costs.__getitem__) == "added":
+        return
+    _, *window = tile.op.reduce_axis
+    seen = []
+    for axis in spared:
+        own = tile.op.axis[1 + axis]
+        loop = tile.split(own, factor=extents[axis])[1] if loops is None else loops[axis]
+        seen.append(sees_image(made, axis, extents[axis], own.var - loop.var, window[axis].var))
+    tile.set_step_predicate(all_of(*seen))
+
+
 def write_out(tile: Stage, reduced: list[IterVar]) -> None:
     """The loops of the sum around the accumulators of some columns."""
-    *others, column, vector = tile.op.axis
+    *others, column, vector = (leaf for leaf in tile.leaf_iter_vars if leaf not in reduced)
     tile.reorder(*others, *reduced, column, vector)
     tile.unroll(column)
     tile.vectorize(vector)

@@ -26,6 +26,7 @@ from sterna.schedule.conv_stages import (
     bytes_of,
     conv_of,
     even_part,
+    leave_out_border,
     place_border,
     rows_within,
     side_by_side,
@@ -154,6 +155,7 @@ def _by_bands(conv: Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         chunk_in_registers(made, tile, last, steps_of(made), [made.op.axis[-2]])
         step = load_together(made, conv.sum, made.op.reduce_axis[0], size)
     else:
+        leave_out_border(conv, tile, size)
         write_out(tile, steps_of(tile))
         step = load_together(tile, conv.sum, tile.op.reduce_axis[0], size)
     if share.groups == 1 and (bands >= threads or (not whole and bands >= blocks)):
@@ -285,6 +287,7 @@ def _sum_by_parts(conv: Conv, tile: Stage, size: RegisterTile, lines: int) -> in
     across, column = tile.split(w, factor=size.rows)
     high, line = tile.split(h, factor=lines)
     if chunks is None:
+        leave_out_border(conv, tile, size, lines, (line, column))
         channel, *window = reduced
         outside, inside = tile.split(channel, factor=part)
         tile.reorder(n, *window, outside, high, across, inside, line, column, c)
@@ -378,6 +381,7 @@ def _by_chunks(conv: Conv, stage: Stage, size: RegisterTile, channels: int) -> s
     n, h, w, c = tile.op.axis
     across, column = tile.split(w, factor=size.rows)
     high, line = tile.split(h, factor=lines)
+    leave_out_border(conv, tile, size, lines, (line, column))
     channel, *window = tile.op.reduce_axis
     outside, inside = tile.split(channel, factor=channels)
     tile.reorder(n, outside, high, across, *window, inside, line, column, c)

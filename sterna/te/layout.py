@@ -87,6 +87,8 @@ def _moved(
     stage.layout_conditions += [substitute(condition, own) for condition in conditions]
     if stage.store_predicate is not None:
         stage.store_predicate = substitute(stage.store_predicate, at)
+    if stage.step_predicate is not None:
+        stage.step_predicate = substitute(stage.step_predicate, at)
     old = set(op.axis)
     stage.leaf_iter_vars = [*axes, *stage.leaf_iter_vars[len(op.axis) :]]
     stage.all_iter_vars = [*axes, *(axis for axis in stage.all_iter_vars if axis not in old)]

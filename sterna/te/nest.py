@@ -68,6 +68,7 @@ class Nest:
             for axis in root_axes(stage)
         }
         self.predicates = list(self.store_predicates())
+        self.steps_that_count = list(self.step_predicates())
         self.partial: list[tuple[Buffer, tuple[Expr, ...]]] | None = None
         """Where results are collected before they are whole; see thread_reduction.py."""
 
@@ -81,22 +82,41 @@ class Nest:
         """
         if self.stage.store_predicate is None:
             return
-        values: dict[Var, Expr] = {
-            axis.var: value for axis, value in self.relative.items() if value is not axis.var
-        }
-        values.update(self.at)
-        values.update(thread_variables(self.stage))
         together = {
             leaf.var
             for leaf, attributes in self.stage.iter_var_attrs.items()
             if leaf.iter_type == COMM_REDUCE and attributes.bind_thread is not None
         }
-        parts = [substitute(self.stage.store_predicate, values)]
+        for part in self.parts_of(self.stage.store_predicate):
+            if not together.intersection(variables_in(part)):
+                yield part
+
+    def step_predicates(self) -> Iterator[tuple[IterVar, Expr]]:
+        """The parts of the predicate of steps, with the first loop of the sum that tells each."""
+        if self.stage.step_predicate is None:
+            return
+        leaves = self.stage.leaf_iter_vars
+        first = next(i for i, leaf in enumerate(leaves) if leaf.iter_type == COMM_REDUCE)
+        for part in self.parts_of(self.stage.step_predicate):
+            condition = self.analyzer.simplify(part)
+            used = variables_in(condition)
+            told = max([first, *(i for i, leaf in enumerate(leaves) if leaf.var in used)])
+            if not self.analyzer.can_prove(condition):
+                yield leaves[told], condition
+
+    def parts_of(self, predicate: Expr) -> Iterator[Expr]:
+        """The parts that hold together, in terms of the loop variables."""
+        values: dict[Var, Expr] = {
+            axis.var: value for axis, value in self.relative.items() if value is not axis.var
+        }
+        values.update(self.at)
+        values.update(thread_variables(self.stage))
+        parts = [substitute(predicate, values)]
         while parts:
             part = parts.pop()
             if isinstance(part, And):
                 parts += [part.b, part.a]
-            elif not together.intersection(variables_in(part)):
+            else:
                 yield part
 
     def promises(self) -> Iterator[Stmt]:
@@ -186,7 +206,8 @@ class Nest:
             attached = self.lowering.attached_at(self.stage, leaf)
             if attached:
                 body = self.lowering.with_producers(attached, body)
-            body = with_prefetches(self, leaf, self.rolling(leaf, body))
+            body = self.counting(leaf, self.rolling(leaf, body))
+            body = with_prefetches(self, leaf, body)
             body = self.lowering.with_rolling(leaf, self.loop(leaf, leaf.var, body))
         return body
 
@@ -201,6 +222,13 @@ class Nest:
         used = variables_in(relative)
         last = [axis for axis in self.stage.leaf_iter_vars if axis.var in used][-1]
         return IfThenElse(self.place.roll.is_new(relative), body) if last is leaf else body
+
+    def counting(self, leaf: IterVar, body: Stmt) -> Stmt:
+        """The body of a loop; only for steps that add something, if it is the loop that tells."""
+        for last, condition in self.steps_that_count:
+            if last is leaf:
+                body = IfThenElse(condition, body)
+        return body
 
     def loop(self, leaf: IterVar, var: Var, body: Stmt) -> Stmt:
         attributes = self.stage.iter_var_attrs.get(leaf, AxisAttributes())

@@ -110,6 +110,7 @@ class Stage:
         self.attach_stage: Stage | None = None
         self.attach_ivar: IterVar | None = None
         self.store_predicate: Expr | None = None
+        self.step_predicate: Expr | None = None
         self.is_double_buffered = False
         self.is_rolling = False
         self.axis_separators: tuple[int, ...] = ()
@@ -423,6 +424,15 @@ class Stage:
         the stage's axes and the threads that they are bound to.
         """
         self.store_predicate = build.as_expr(predicate)
+
+    def set_step_predicate(self, predicate: ExprLike) -> None:
+        """for r: b[i] += x[r]  ->  for r: if predicate: b[i] += x[r]
+
+        For steps of a sum that add nothing where the predicate does not hold. Each of its parts is
+        asked as soon as the loops tell it, and skips all that is inside. It may use the stage's
+        axes and the loops into which they were split.
+        """
+        self.step_predicate = build.as_expr(predicate)
 
     def __repr__(self) -> str:
         loops = ", ".join(leaf.name for leaf in self.leaf_iter_vars)

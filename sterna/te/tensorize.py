@@ -101,6 +101,8 @@ class _Tensorization:
                 raise self.refuse(f"the loop {leaf.name} around it is vectorized")
         if self.nest.stage.store_predicate is not None:
             raise self.refuse("its stage has a store predicate")
+        if self.nest.stage.step_predicate is not None:
+            raise self.refuse("its stage has a step predicate")
 
     def make_tile(self, extents: Mapping[Var, Expr]) -> Tile:
         """The rectangle of axes that inner loops of such extents run over."""

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import te
+from sterna import te, tir
 from sterna.te.lower import lower_schedule
 from sterna.tir import interpreter
 
@@ -156,4 +156,52 @@ def test_storage_align_checks_what_it_pads() -> None:
         s[b].storage_align(b.op.axis[0], 0, 0)
     s[b].storage_align(b.op.axis[0], 8, 0)
     with pytest.raises(ValueError, match="storage_align cannot change b: its memory is the c"):
+        lower_schedule(s, [a, b], "f")
+
+
+# ---- step predicates ----
+
+
+def sums_of_shifted(size: int, window: int) -> tuple[Any, Any, Any]:
+    """b[i] = the sum of a[i + r - window // 2], zeros outside."""
+    a = te.placeholder((size,), name="a")
+    r = te.reduce_axis((0, window), name="r")
+
+    def shifted(i: Any) -> Any:
+        at = i + r - window // 2
+        return tir.if_then_else(te.all(at >= 0, at < size), a[at], 0.0)
+
+    b = te.compute((size,), lambda i: te.sum(shifted(i), axis=r), name="b")
+    return te.create_schedule(b.op), a, b
+
+
+def test_steps_that_add_nothing_are_skipped_where_their_loops_tell() -> None:
+    s, a, b = sums_of_shifted(12, 9)
+    outer, inner = s[b].split(b.op.axis[0], factor=4)
+    r = b.op.reduce_axis[0]
+    s[b].reorder(outer, r, inner)
+    first = b.op.axis[0] - inner + r - 4
+    s[b].set_step_predicate(te.all(first >= -3, first < 12))
+    func = lower_schedule(s, [a, b], "f")
+    text = str(func).splitlines()
+    asked = [i for i, line in enumerate(text) if line.strip().startswith("if")]
+    loops = [i for i, line in enumerate(text) if "range(4)" in line]
+    assert len(asked) == 2 and max(asked) < loops[-1]  # outside of the loop over a tile
+    x, y = np.arange(12, dtype="float32"), np.zeros(12, "float32")
+    interpreter.run(func, x, y)
+    np.testing.assert_array_equal(y, np.convolve(x, np.ones(9), "same").astype("float32"))
+
+
+def test_a_step_predicate_leaves_the_start_of_a_sum() -> None:
+    s, a, b = row_sums(6, 5)
+    s[b].set_step_predicate(b.op.axis[0] < 4)
+    x, y = np.ones((6, 5), "float32"), np.full(6, -1, "float32")
+    tvm.build(s, [a, b])(x, y)
+    np.testing.assert_array_equal(y, [5, 5, 5, 5, 0, 0])
+
+
+def test_a_step_predicate_is_of_a_sum() -> None:
+    s, a, b = doubled(12)
+    s[b].set_step_predicate(b.op.axis[0] < 4)
+    with pytest.raises(ValueError, match="b is no sum"):
         lower_schedule(s, [a, b], "f")
