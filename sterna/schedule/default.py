@@ -19,6 +19,7 @@ from sterna.schedule.moved_elements import (
     all_read_across,
     fills_gathers,
     places_told,
+    repeated_rows,
     schedule_gathered,
     schedule_one_by_one,
     shared_axis,
@@ -46,6 +47,8 @@ PIECES_OF_A_THREAD = 2
 ROWS_OF_A_THREAD = 2
 # Rows of so many vectors may have some lanes left over.
 UNEVEN_VECTORS = 4
+# Elements that one shuffle brings together from three vectors.
+MOST_SHUFFLED = 32
 # So many results side by side, if a vector holds more, are reduced as a part of one.
 LEAST_BESIDE = 3
 # Vectors of results that are reduced at once at most.
@@ -138,6 +141,10 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if across is not None:  # whole lines are written while they are in the cache
         lanes = max(lanes, LINE_BITS // max(8, stage.op.output(0).dtype.bits))
     together = len(axes) if flat else axes_in_order(stage) if across is None else 1
+    period = None if flat or across is not None or together > 1 else repeated_rows(stage, lanes)
+    if period is not None:
+        axes[-1:] = stage.split(axes[-1], factor=period)
+        sizes[-1:] = [sizes[-1] // period, period]
     if together > 1:
         axes = [*axes[:-together], stage.fuse(*axes[-together:])]
         sizes = [*sizes[:-together], math.prod(sizes[-together:])]
@@ -300,7 +307,9 @@ def _brings_together(stage: Stage, processor: Processor) -> bool:
 
 def _columns_together(lanes: int, few: int) -> int:
     """How many of the few lie in vectors that are stored at once: one vector, or one for each."""
-    return lanes // few if lanes % few == 0 and lanes // few >= 4 else lanes
+    if lanes % few:
+        return min(lanes, MOST_SHUFFLED)
+    return lanes // few if lanes // few >= 4 else lanes
 
 
 def _schedule_together(kernel: Kernel, stage: Stage) -> None:
@@ -313,7 +322,11 @@ def _schedule_together(kernel: Kernel, stage: Stage) -> None:
     columns = _columns_together(kernel.processor.lanes(out.dtype), few)
     across, column = stage.split(row, factor=columns)
     stage.pragma(across, "loop_partition_hint", True)
-    stage.vectorize(stage.fuse(column, last))
+    beside = stage.fuse(column, last)
+    if columns % few:  # each vector has elements of all that are read
+        pieces, beside = stage.split(beside, factor=columns)
+        stage.unroll(pieces)
+    stage.vectorize(beside)
     made.compute_at(stage, across)
     *_, which, along = made.op.axis
     made.unroll(which)

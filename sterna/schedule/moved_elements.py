@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from sterna.ir.expr import variables_in
+from sterna.ir.expr import FloorMod, IntImm, variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of, parallelise
@@ -139,6 +139,27 @@ def shared_axis(stage: Stage, told: Sequence[ProducerLoad]) -> IterVar | None:
     assert isinstance(stage.op, ComputeOp)
     seen = {var for load in told for index in load.indices for var in variables_in(index)}
     return next((a for a in reversed(stage.op.axis) if a.var not in seen), None)
+
+
+def repeated_rows(stage: Stage, lanes: int) -> int | None:
+    """The length of the rows that are read again and again along the last axis: i % 56.
+
+    None if nothing repeats, or rows too short for a vector. By loops over them no lane asks where
+    it is.
+    """
+    assert isinstance(stage.op, ComputeOp)
+    last, lengths = stage.op.axis[-1], set()
+    (extent,) = extents_of([last])
+
+    def visit(node: object) -> None:
+        if isinstance(node, FloorMod) and node.a is last.var and isinstance(node.b, IntImm):
+            lengths.add(node.b.value)
+
+    for read in reads_of(stage):
+        for index in read.indices:
+            post_order(index, visit)
+    whole = [length for length in lengths if lanes <= length < extent and extent % length == 0]
+    return max(whole, default=None)
 
 
 def fills_gathers(stage: Stage, processor: Processor) -> bool:

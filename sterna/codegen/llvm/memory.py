@@ -1,5 +1,7 @@
 """Loads and stores of scalars and vectors."""
 
+import math
+
 from sterna.codegen.llvm.expr import ExprEmitter
 from sterna.codegen.llvm.ranges import as_ramp, lanes_from_base
 from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
@@ -9,6 +11,8 @@ from sterna.support.dtype import DataType
 from sterna.support.errors import InternalError
 from sterna.tir.stmt import Buffer, BufferLoad
 
+# Rows of registers whose elements are brought together by shuffles of two.
+MOST_ROWS = 4
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
@@ -24,6 +28,16 @@ def _constant_step(offset: Expr) -> tuple[Expr, int]:
     if isinstance(offset, Add) and isinstance(offset.b, IntImm) and offset.dtype.lanes == 1:
         return offset.a, offset.b.value
     return offset, 0
+
+
+def _rows_held(buffer: Buffer, base: Expr, wanted: list[int]) -> list[int]:
+    """Where the few whole rows begin, as long as the result, that have all elements; none."""
+    lanes, first = len(wanted), build.int_value(base)
+    size = math.prod(build.int_value(extent) or 0 for extent in buffer.shape)
+    if first is None or not 0 <= first + min(wanted) <= first + max(wanted) < size // lanes * lanes:
+        return []
+    begins = sorted({(first + place) // lanes * lanes - first for place in wanted})
+    return begins if len(begins) <= MOST_ROWS else []
 
 
 class MemoryEmitter(ExprEmitter):
@@ -113,7 +127,11 @@ class MemoryEmitter(ExprEmitter):
         if based is not None and 0 < max(based[1]) - min(based[1]) < 2 * dtype.lanes:
             raw = self._load_picked(buffer, *based)
         elif based is not None and buffer.scope == "local":
-            raw = self._load_one_by_one(buffer, *based)
+            begins = _rows_held(buffer, *based)
+            if begins:
+                raw = self._from_rows(buffer, based[0], begins, based[1])
+            else:
+                raw = self._load_one_by_one(buffer, *based)
         elif ramp is None or not self._reads_rows(stride, dtype):
             raw = self._gather(buffer, offset)
         elif stride == 0:
@@ -189,21 +207,30 @@ class MemoryEmitter(ExprEmitter):
         )
 
     def _load_apart(self, buffer: Buffer, base: Expr, stride: int, lanes: int) -> str:
-        """Every so manyth element: rows, of which the last ends where the last lane does.
+        """Every so manyth element: from rows, of which the last ends where the last lane does."""
+        begins = [*(row * lanes for row in range(stride - 1)), (lanes - 1) * (stride - 1)]
+        return self._from_rows(buffer, base, begins, [lane * stride for lane in range(lanes)])
+
+    def _from_rows(
+        self, buffer: Buffer, base: Expr, begins: list[int], wanted: list[int]
+    ) -> str:
+        """Elements in any order from the rows, as long as the result, that begin at some places.
 
         Each shuffle puts what two of them have, or what others have put together, side by side.
         """
+        lanes = len(wanted)
         kind = vector_type(memory_type(buffer.dtype), lanes)
-        begins = [*(row * lanes for row in range(stride - 1)), (lanes - 1) * (stride - 1)]
-        held = []
-        for row, begin in enumerate(begins):
-            at = build.add(base, build.const(begin, base.dtype))
-            own = [lane for lane in range(lanes) if min(lane * stride // lanes, stride - 1) == row]
-            places = {lane: lane * stride - begin for lane in own}
-            held.append((self._load_row(buffer, at, lanes, None), places))
+        held: list[tuple[str, dict[int, int]]] = []
+        for begin in begins:
+            known = {lane for _, places in held for lane in places}
+            own = {lane: place - begin for lane, place in enumerate(wanted)
+                   if lane not in known and begin <= place < begin + lanes}
+            if own:
+                at = build.add(base, build.const(begin, base.dtype))
+                held.append((self._load_row(buffer, at, lanes, None), own))
         while len(held) > 1:
-            (one, first), (other, second), *rest = held
-            found = first | {lane: lanes + place for lane, place in second.items()}
+            (one, left), (other, right), *rest = held
+            found = left | {lane: lanes + place for lane, place in right.items()}
             picks = ", ".join(
                 f"i32 {found[lane]}" if lane in found else "i32 poison" for lane in range(lanes))
             both = self.writer.value(

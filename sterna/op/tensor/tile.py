@@ -27,6 +27,9 @@ from sterna.relay.op import INJECTIVE, Case, OpRecord, register
 from sterna.schedule.kernel import TABLE
 from sterna.te import Tensor, compute
 
+# Rows of so many bits are copied from where they are, as often as they are repeated.
+LONG_ROW_BITS = 512
+
 
 @attributes
 class TileAttrs(Attrs):
@@ -63,13 +66,13 @@ def _compute_tile(attrs: TileAttrs | None, out: TensorType, data: Tensor, *_: Te
 
 
 def _long_rows(data: Tensor, out: TensorType) -> Tensor:
-    """Rows that are repeated both inside and as a whole: made once, for all their copies."""
+    """Short rows that are repeated both inside and as a whole: made once, for all their copies."""
     kind = TensorType(data.shape)
     if not out.is_static or not kind.is_static or 0 in out.shape or not kind.ndim:
         return data
     *outer, last = kind.concrete_shape
     several = math.prod(out.concrete_shape[:-1]) > math.prod(outer)
-    if not several or last in (1, out.concrete_shape[-1]):
+    if not several or last in (1, out.concrete_shape[-1]) or last * data.dtype.bits >= LONG_ROW_BITS:
         return data
     made: Tensor = compute(
         (*outer, out.concrete_shape[-1]), lambda *i: data(*i[:-1], i[-1] % last),
