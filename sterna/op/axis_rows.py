@@ -82,6 +82,25 @@ class AxisRows:
             yield width, at
 
     @contextmanager
+    def each_vector(
+        self, ib: IRBuilder, most: int
+    ) -> Iterator[tuple[int, Callable[..., tuple[Any, ...]]]]:
+        """The same of blocks that all have as many rows; the last may overlap with the one before.
+
+        How many rows lie side by side is a number.
+        """
+        last = self.shape[-1]
+        assert isinstance(last, int)
+        width = min(last, most)
+        with self._lines(ib, [*self.others[:-1], -(-last // width)]) as (*around, block):
+            begin = ib.let("begin", build.minimum(block * width, last - width))
+
+            def at(place: ExprLike, row: ExprLike) -> tuple[ExprLike, ...]:
+                return (*around[: self.axis], place, *around[self.axis :], begin + row)
+
+            yield width, at
+
+    @contextmanager
     def each_part(
         self, ib: IRBuilder, parts: int
     ) -> Iterator[tuple[Any, Any, Callable[[Any], tuple[Any, ...]]]]:

@@ -5,12 +5,12 @@ it is made. Of equal keys the one that stood first stays first.
 """
 
 import math
-from collections.abc import Callable
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr
 from sterna.ir.types import Dim
 from sterna.op.axis_rows import index_type
+from sterna.op.insertion import KeyAt, PlaceOf, best_of, inserted_line, insertion_pays
 from sterna.op.ordering import merge_sort
 from sterna.op.statements import variable
 from sterna.schedule.loops import PARALLEL_ELEMENTS
@@ -22,12 +22,6 @@ from sterna.tir.ir_builder import BufferVar, IRBuilder
 RADIX_LENGTH = 96
 # From here on wide digits save a pass for more than their histograms cost.
 WIDE_DIGITS_LENGTH = 1 << 14
-# As few as these are kept in order by insertion, if even a line that brings its best last, so that
-# each element moves all before it, takes no more moves than this.
-INSERTED, INSERTION_MOVES = 16, 1 << 13
-# Of a line with so many groups for each one that is wanted, or more, the best of a group is found
-# by vector instructions before its elements are looked at.
-SEARCHED_GROUP, SEARCHED_GROUPS = 32, 4
 # Groups of a tournament have so many numbers; the best of one is found by vector instructions.
 SMALLEST_GROUP, LARGEST_GROUP = 8, 64
 # Threads share the groups of one line that has so many elements.
@@ -139,11 +133,6 @@ class KeyedPlaces:
         return begin.get()
 
 
-# The order key of what stands at a place of a line; the place of what comes so many-th in order.
-KeyAt = Callable[[Expr], Expr]
-PlaceOf = Callable[[Expr], Expr]
-
-
 def _sorted_line(ib: IRBuilder, length: Dim, key_at: KeyAt, key: DataType) -> PlaceOf:
     """All places of a line in their order."""
     line = KeyedPlaces(ib, key, length, "line")
@@ -151,63 +140,6 @@ def _sorted_line(ib: IRBuilder, length: Dim, key_at: KeyAt, key: DataType) -> Pl
         line.put(k, key_at(k), k)
     begin = ib.let("first", line.sort(length))
     return lambda k: line.places[begin + k]
-
-
-def _insertion_pays(length: int, count: int) -> bool:
-    """Whether the first ones of a line are so few that they are kept in order while it is read."""
-    few = 0 < count <= INSERTED and 2 * count <= length
-    return few and count * length <= INSERTION_MOVES
-
-
-def _inserted_line(
-    ib: IRBuilder, length: int, count: int, key_at: KeyAt, key: DataType
-) -> PlaceOf:
-    """The places of the first ones of a line in their order, by insertion among those so far.
-
-    Of a long line, groups of neighbours whose best does not come before the last of these are
-    passed over.
-    """
-    kind = index_type(length)
-    keys = ib.allocate(key, (count,), name="keys")
-    places = ib.allocate(kind, (count,), name="places")
-    free = variable(ib, kind, "free", 0)
-
-    def insert(own: Expr, place: Expr, last: Expr) -> None:
-        free.set(last)
-        with ib.for_range(0, last, name="s", dtype=kind) as s:
-            before = ib.let("before", last - 1 - s)
-            with ib.if_scope(own < keys[before]):
-                keys[before + 1] = keys[before]
-                places[before + 1] = places[before]
-                free.set(before)
-        keys[free.get()] = own
-        places[free.get()] = place
-
-    with ib.for_range(0, count, name="k", dtype=kind) as k:
-        insert(ib.let("own", key_at(k)), k, k)
-    def offer(begin: Expr, end: Expr) -> None:
-        with ib.for_range(begin, end, name="k", dtype=kind) as k:
-            own = ib.let("own", key_at(k))
-            with ib.if_scope(own < keys[count - 1]):
-                insert(own, k, build.const(count - 1, kind))
-
-    is_long = SEARCHED_GROUPS * SEARCHED_GROUP * count <= length
-    groups = (length - count) // SEARCHED_GROUP if is_long else 0
-    with ib.for_range(0, groups, name="g", dtype=kind) as g:
-        begin = ib.let("begin", g * SEARCHED_GROUP + count)
-        best = _best_of(ib, begin, SEARCHED_GROUP, key_at, key)
-        with ib.if_scope(best < keys[count - 1]):
-            offer(begin, begin + SEARCHED_GROUP)
-    offer(build.const(count + groups * SEARCHED_GROUP, kind), build.const(length, kind))
-    return lambda k: places[k]
-
-
-def _best_of(ib: IRBuilder, begin: Expr, size: int, key_at: KeyAt, key: DataType) -> Expr:
-    """The first key of some neighbours."""
-    best = variable(ib, key, "best", build.const((1 << key.bits) - 1, key))
-    with ib.for_range(0, size, name="e", dtype=begin.dtype) as e:
-        best.set(build.minimum(best.get(), key_at(begin + e)))
-    return best.get()
 
 
 def _group_size(length: int, count: int) -> int:
@@ -237,7 +169,7 @@ def _tournament(
     kind = index_type(length)
 
     def enter(group: Expr, size: int) -> None:
-        groups.put(group, _best_of(ib, group * width, size, key_at, key), group)
+        groups.put(group, best_of(ib, group * width, size, key_at, key), group)
 
     loop = "parallel" if alone and length >= SHARED_LENGTH else "serial"
     with ib.for_range(0, whole, name="g", dtype=kind, kind=loop) as g:
@@ -272,8 +204,8 @@ def first_of_line(
     alone: there is no other line, so threads share this one if it is long.
     """
     if isinstance(length, int) and isinstance(count, int):
-        if _insertion_pays(length, count):
-            return _inserted_line(ib, length, count, key_at, key)
+        if insertion_pays(length, count):
+            return inserted_line(ib, length, count, key_at, key)
         if _tournament_pays(length, count):
             return _tournament(ib, length, count, key_at, key, alone)
     return _sorted_line(ib, length, key_at, key)

@@ -13,6 +13,7 @@ from sterna.op.axis_rows import AxisRows, index_type
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import DimsLike, known, to_static
 from sterna.op.indexing import as_dims, dims_of
+from sterna.op.insertion import LINES_AT_ONCE, few_are_kept, inserted_lines
 from sterna.op.ordering import key_type, order_along
 from sterna.op.radix_sort import first_of_line, order_key, order_key_type
 from sterna.op.statements import statements, variable
@@ -93,6 +94,9 @@ def _sorted(
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         source = ins[0]
         count = as_dims(outs[0].shape)[rows.axis]
+        if isinstance(length, int) and isinstance(count, int) and _lie_in_lanes(rows, count):
+            fill_lines(ib, source, outs, length, count)
+            return
         with rows.each(ib) as at:
 
             def key_at(place: Expr) -> Expr:
@@ -106,7 +110,29 @@ def _sorted(
                     found = source[at(place)] if what == "values" else place
                     result[at(k)] = build.cast(result.dtype, found)
 
+    def fill_lines(
+        ib: IRBuilder, source: BufferVar, outs: list[BufferVar], length: int, count: int
+    ) -> None:
+        with rows.each_vector(ib, LINES_AT_ONCE) as (lines, at):
+
+            def key_at(place: Expr, line: Expr) -> Expr:
+                return order_key(build.cast(held, source[at(place, line)]), attrs.is_ascend)
+
+            place_of = inserted_lines(ib, lines, length, count, key_at, key)
+            with ib.for_range(0, count, name="k", dtype=index_type(length)) as k, \
+                    ib.for_range(0, lines, name="line") as line:
+                place = ib.let("place", place_of(k, line))
+                for result, what in zip(outs, wanted, strict=True):
+                    found = source[at(place, line)] if what == "values" else place
+                    result[at(k, line)] = build.cast(result.dtype, found)
+
     return statements(out, [data], fill, name)
+
+
+def _lie_in_lanes(rows: AxisRows, count: int) -> bool:
+    """Whether the first few of rows are found for a vector of rows at a time."""
+    return isinstance(rows.shape[-1], int) and rows.lie_side_by_side and (
+        few_are_kept(rows.length, count))
 
 
 def _ranked(
@@ -295,6 +321,10 @@ _TOPK_CASES = [
     Case((((2, 3), "int8"),), {"k": 0}),
     Case((((2, 1030), "int16"),), {"k": 17}),
     Case((((300, 2), "int8"),), {"k": 290, "axis": 0}),
+    Case((np.tile(_MIXED.T, (3, 1, 9)),), {"k": 5, "axis": 1}),
+    Case((np.tile(_MIXED.T, (2, 3)),), {"k": 7, "axis": 0, "is_ascend": True}),
+    Case((((40, 21), "int64"),), {"k": 16, "axis": 0}),
+    Case((((2, 9, 5), "float16"),), {"k": 1, "axis": 1, "ret_type": "indices"}),
 ]
 
 register(OpRecord(

@@ -72,7 +72,8 @@ def _long_rows(data: Tensor, out: TensorType) -> Tensor:
         return data
     *outer, last = kind.concrete_shape
     several = math.prod(out.concrete_shape[:-1]) > math.prod(outer)
-    if not several or last in (1, out.concrete_shape[-1]) or last * data.dtype.bits >= LONG_ROW_BITS:
+    is_long = last * data.dtype.bits >= LONG_ROW_BITS
+    if not several or is_long or last in (1, out.concrete_shape[-1]):
         return data
     made: Tensor = compute(
         (*outer, out.concrete_shape[-1]), lambda *i: data(*i[:-1], i[-1] % last),
