@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1600,
     "micro": 3600,
     "model": 3900,
-    "op": 32560,
+    "op": 32800,
     "quantization": 2690,
     "relay": 12620,
     "rpc": 5090,

@@ -162,6 +162,9 @@ class ContractionRules(Generic[AttrsType]):
     reads_images: bool = False
     """Whether GPUs write the windows of few channels as columns: what moves or rounds an image
     before is a part of that."""
+    widen: Callable[[AttrsType, Args, Any], RelayExpr | None] | None = None
+    """widen(attrs, args, processor): by operands of float32, where narrow ones would be widened
+    one by one as they are read."""
     stays_wide: Callable[[AttrsType, DataType], bool] | None = None
     """stays_wide(attrs, narrow): whether ToMixedPrecision leaves it as it is, with these
     attributes."""

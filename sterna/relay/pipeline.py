@@ -37,6 +37,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.FoldWeights(),  # below the level of FoldConstant too: they are packed at every level
         T.FoldExplicitPadding(),  # before convolutions of rows become those of images
         T.CanonicalizeOps(),
+        *([] if on_gpu else [T.WidenFloats(processor)]),  # after factors are in the weights
         T.Legalize(target),  # what rows and volumes have become, as images
         T.FlattenAtrousConv(),
         T.FoldDeadChannels(processor),  # of known weights and borders, before these are packed

@@ -45,6 +45,7 @@ from sterna.relay.passes.to_a_normal_form import ToANormalForm
 from sterna.relay.passes.to_basic_block_normal_form import ToBasicBlockNormalForm
 from sterna.relay.passes.to_graph_normal_form import ToGraphNormalForm
 from sterna.relay.passes.to_mixed_precision import ToMixedPrecision
+from sterna.relay.passes.widen_floats import WidenFloats
 from sterna.support.classic import classic_names
 
 __all__ = [
@@ -61,6 +62,7 @@ __all__ = [
     "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
     "SimplifyInference", "SkipBorderTaps", "SumRows", "TabulateBytes",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
+    "WidenFloats",
     "function_pass", "module_pass",
 ]
 

@@ -47,6 +47,11 @@ class Conv:
         return self.sum.accesses[1].tensor
 
     @property
+    def weights_are_known(self) -> bool:
+        """Whether they were packed before the run, whose own might be infinite."""
+        return self.weight.ndim > self.made.rank + 2
+
+    @property
     def batch(self) -> int:
         return self.made.batch
 
@@ -137,7 +142,7 @@ def leave_out_border(
     sums = lines * size.rows * vectors_of(size.columns, processor.lanes(conv.sum.dtype))
     if sums < SUMS_AT_ONCE * processor.throughput.multiply_adds:
         return  # they wait for each other: those of the next tile must be under way
-    if (conv.height, conv.width) != made.result:
+    if (conv.height, conv.width) != made.result or not conv.weights_are_known:
         return
     extents = (lines, size.rows)
     shares = [counted(made, axis, extent) for axis, extent in enumerate(extents)]

@@ -1,4 +1,4 @@
-"""Products of narrow floats whose operands only the run knows."""
+"""Products of narrow floats, whose operands are widened before they meet each other."""
 
 from typing import Any
 
@@ -7,8 +7,10 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
-from sterna.relay.arrays import numpy_dtype
+from sterna.relay.arrays import from_numpy, numpy_dtype
 from sterna.relay.expr import RelayExpr
+from sterna.relay.pipeline import passes
+from sterna.target import processor_of
 from tests.schedule.implemented import run_built
 
 BUILDERS: dict[str, Any] = {
@@ -18,11 +20,22 @@ BUILDERS: dict[str, Any] = {
 }
 
 
-def legalized(made: RelayExpr, inputs: Any) -> str:
+N1 = "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1"
+AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=skylake-avx512"
+CONVOLUTIONS: dict[str, tuple[Any, tuple[int, ...], tuple[int, ...], dict[str, Any]]] = {
+    "row": (relay.nn.conv1d, (1, 8, 40), (6, 8, 3), {"padding": 1}),
+    "image": (relay.nn.conv2d, (1, 8, 9, 11), (16, 8, 3, 3), {"padding": 1}),
+    "depthwise": (relay.nn.conv2d, (2, 8, 9, 7), (8, 1, 3, 3), {"groups": 8, "strides": 2}),
+    "volume": (relay.nn.conv3d, (1, 4, 4, 5, 6), (5, 4, 2, 3, 3), {}),
+    "transposed": (relay.nn.conv2d_transpose, (1, 8, 5, 6), (8, 4, 4, 4), {"strides": (2, 2)}),
+}
+
+
+def legalized(made: RelayExpr, inputs: Any, name: str = N1) -> str:
     mod = tvm.IRModule.from_expr(relay.Function(inputs, made))
-    target = tvm.target.Target("llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1")
-    passes = [relay.transform.InferType(), relay.transform.Legalize(target)]
-    return str(tvm.transform.Sequential(passes)(mod))
+    target = tvm.target.Target(name)
+    steps = [relay.transform.InferType(), relay.transform.WidenFloats(processor_of(target))]
+    return str(tvm.transform.Sequential(steps)(mod))
 
 
 @pytest.mark.parametrize("name", BUILDERS)
@@ -50,3 +63,48 @@ def test_single_rows_and_known_weights_stay() -> None:
     weight = relay.const(np.ones((6, 40), "float16"))
     many = relay.var("many", shape=(9, 40), dtype="float16")
     assert "float32" not in legalized(relay.nn.dense(many, weight), (many,))
+
+
+def test_known_weights_of_many_rows_are_widened_without_half_instructions() -> None:
+    weight = relay.const(np.ones((6, 40), "float16"))
+    for rows, is_wide in ((4, False), (9, True)):
+        x = relay.var("x", shape=(rows, 40), dtype="float16")
+        text = legalized(relay.nn.dense(x, weight), (x,), AVX512)
+        assert text.count('dtype="float32"') == 2 * is_wide  # the data's cast and the sum
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "free"])
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+@pytest.mark.parametrize("dtype, step", [("float16", 2**-11), ("bfloat16", 2**-8)])
+def test_convolutions_of_widened_operands(
+    name: str, dtype: str, step: float, known: bool
+) -> None:
+    builder, shape, kernel, attrs = CONVOLUTIONS[name]
+    rng = np.random.default_rng(5)
+    x, w = (rng.standard_normal(s).astype(numpy_dtype(dtype)) for s in (shape, kernel))
+    data, free = (relay.var(n, shape=s, dtype=dtype) for n, s in (("x", shape), ("w", kernel)))
+    weight = relay.const(from_numpy(w)) if known else free
+    channels = kernel[name == "transposed"]
+    made = builder(data, weight, channels=channels, kernel_size=kernel[2:], **attrs)
+    inputs = (data,) if known else (data, free)
+    assert 'dtype="float32"' in legalized(made, inputs, AVX512)
+    want = made.op.record.reference(
+        made.attrs.replace(out_dtype="float64"), x.astype("float64"), w.astype("float64"))
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(
+            tvm.IRModule.from_expr(relay.Function(inputs, made)), target="llvm -mcpu=native")
+    got = run_built(lib, **({"x": x} if known else {"x": x, "w": w}))
+    assert got.dtype == numpy_dtype(dtype)
+    np.testing.assert_allclose(got.astype("float64"), want, rtol=2 * step, atol=32 * step)
+
+
+def test_a_factor_is_folded_into_weights_before_they_are_widened() -> None:
+    x = relay.var("x", shape=(1, 8, 9, 9), dtype="float16")
+    made = relay.nn.conv2d(x, relay.const(np.ones((8, 8, 3, 3), "float16")), channels=8,
+                           kernel_size=(3, 3), padding=1)
+    scaled = made * relay.const(np.full((8, 1, 1), 2, "float16"))
+    mod = tvm.IRModule.from_expr(relay.Function((x,), scaled))
+    target = tvm.target.Target(AVX512)
+    with tvm.transform.PassContext(opt_level=3):
+        made = tvm.transform.Sequential(passes(processor_of(target), target))(mod)
+    assert "multiply" not in str(made) and "float32" in str(made)

@@ -7,6 +7,7 @@ also be given as (input channel, channels of it) instead of (output channel, 1):
 import math
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from sterna.arith import Analyzer
 from sterna.ir.build import const
 from sterna.ir.types import Dim, TensorType, Type, same_dim
 from sterna.op.checks import map_dims, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.integer_rules import convolved
 from sterna.op.nn._border_taps import without_border
 from sterna.op.nn._conv_column import column_as_line
@@ -49,6 +51,7 @@ from sterna.op.nn._conv_shape import (
 )
 from sterna.op.nn._dead_channels import CONV_CHANNELS
 from sterna.op.nn._device_channels import with_device_channels
+from sterna.op.nn._narrow_floats import convolved_in_float32
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_vectors
 from sterna.op.nn._padded_inputs import with_whole_inputs
@@ -244,6 +247,16 @@ def _stays_wide(attrs: Any, narrow: DataType) -> bool:
     return bool(attrs.groups > 1 and narrow == "bfloat16")
 
 
+def _in_float32(
+    rank: int, attrs: Any, args: tuple[RelayExpr, ...], processor: Any
+) -> RelayExpr | None:
+    """Of float16 or bfloat16, with operands that are widened before."""
+    data, weight = (tensor_type(arg) for arg in args[:2])
+    made = contraction_of(attrs, data, weight) if len(args) == 2 else None
+    pixels = None if made is None else made.pixels
+    return convolved_in_float32(f"nn.conv{rank}d", attrs, args, processor, pixels)
+
+
 def _with_whole_channels(
     attrs: Any, args: tuple[RelayExpr, ...], target: Any
 ) -> RelayExpr | None:
@@ -281,7 +294,7 @@ def _register(
         infer=infer_conv,
         complete=complete_conv,
         compute=compute_conv,
-        contraction=contraction,
+        contraction=replace(contraction, widen=partial(_in_float32, rank)),
         reference=reference_conv,
         macs=macs_conv,
         integer=convolved,

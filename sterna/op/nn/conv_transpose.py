@@ -7,6 +7,7 @@ the first one that solves k*dilation = y + padding modulo stride; only those are
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,9 @@ from sterna.ir.build import const, int_value
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, not_empty, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.nn._conv_shape import Layouts
+from sterna.op.nn._narrow_floats import convolved_in_float32
 from sterna.op.nn._transposed_phases import by_phases
 from sterna.op.windows import (
     Padding,
@@ -29,6 +32,7 @@ from sterna.op.windows import (
 )
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import attributes
+from sterna.relay.expr import RelayExpr
 from sterna.relay.layout import from_plain, to_plain
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, ContractionRules, OpRecord, register
 from sterna.schedule.contraction import Contraction
@@ -328,6 +332,15 @@ def _macs(attrs: ConvTransposeAttrs, out: TensorType, data: TensorType, weight: 
     return places * made.depth * made.outputs
 
 
+def _in_float32(
+    rank: int, attrs: ConvTransposeAttrs, args: tuple[RelayExpr, ...], processor: Any
+) -> RelayExpr | None:
+    """Of float16 or bfloat16, with operands that are widened before."""
+    made = _contraction(attrs, *map(tensor_type, args))
+    pixels = None if made is None else made.pixels
+    return convolved_in_float32(f"nn.conv{rank}d_transpose", attrs, args, processor, pixels)
+
+
 def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> None:
     register(OpRecord(
         f"nn.conv{rank}d_transpose",
@@ -337,7 +350,7 @@ def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> 
         complete=_complete,
         compute=_compute,
         reference=_reference,
-        contraction=ContractionRules(describe=_contraction),
+        contraction=ContractionRules(describe=_contraction, widen=partial(_in_float32, rank)),
         macs=_macs,
         legalize=by_phases,
         pattern=OUT_ELEMWISE_FUSABLE,

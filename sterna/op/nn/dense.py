@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -307,6 +308,7 @@ register(OpRecord(
         parallel=_PARALLEL,
         rows_are_one=True,
         rounds_data=True,
+        widen=partial(in_float32, "nn.dense"),
     ),
     reference=_reference_dense,
     macs=_macs,
@@ -317,7 +319,7 @@ register(OpRecord(
     mixed_precision="always",
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or with_whole_units(*call)
-        or with_whole_dots("nn.dense", *call) or in_float32("nn.dense", *call)
+        or with_whole_dots("nn.dense", *call)
     ),
     cases=[
         Case(((2, 7), (5, 7)), {"units": 5}),
@@ -345,7 +347,8 @@ register(OpRecord(
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
     contraction=ContractionRules(
-        describe=_contraction, scale=_SCALE, parallel=_PARALLEL, rounds_data=True),
+        describe=_contraction, scale=_SCALE, parallel=_PARALLEL, rounds_data=True,
+        widen=partial(in_float32, "nn.matmul")),
     cases=[
         Case(((4, 3), (3, 5))),
         Case(((3, 4), (5, 3)), {"transpose_a": True, "transpose_b": True, "units": 5}),
@@ -354,8 +357,8 @@ register(OpRecord(
         Case((((2, 3), "int64"), ((3, 2), "int64"))),
     ],
     legalize=lambda *call: (
-        outer_product(*call) or one_unit(*call) or in_float32("nn.matmul", *call)
-        or with_whole_columns("nn.matmul", *call) or by_rows(*call)
+        outer_product(*call) or one_unit(*call) or with_whole_columns("nn.matmul", *call)
+        or by_rows(*call)
     ),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
@@ -372,10 +375,11 @@ register(OpRecord(
     schedules={"cpu": schedule_contraction},
     mixed_precision="always",
     contraction=ContractionRules(
-        describe=_contraction, implement=implement_bytes, parallel=_PARALLEL, rounds_data=True),
+        describe=_contraction, implement=implement_bytes, parallel=_PARALLEL, rounds_data=True,
+        widen=partial(in_float32, "nn.batch_matmul")),
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
-        or as_attention(*call) or as_it_lies(*call) or in_float32("nn.batch_matmul", *call)
+        or as_attention(*call) or as_it_lies(*call)
         or with_whole_columns("nn.batch_matmul", *call)
     ),
     cases=[

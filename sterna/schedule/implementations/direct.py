@@ -32,8 +32,10 @@ from sterna.schedule.expression import Expression, weight_axes, weight_layout
 from sterna.schedule.implementation import Arranged, Candidate, Packing, Plan, expect_shape
 from sterna.schedule.kernel import Processor
 from sterna.schedule.pixel_blocks import ARRANGED, PixelBlocks
+from sterna.schedule.products import wide
 from sterna.schedule.register_tile import tile_of_group, tile_of_rows, tiles_of_group
 from sterna.schedule.sum_of_products import DIRECT
+from sterna.support.dtype import DataType
 
 # Vectors side by side of the widest tile of a dense layer.
 WIDEST = 4
@@ -253,19 +255,26 @@ def _summed(made: Contraction) -> list[int]:
 def _packing_of_rows(made: Contraction, p: Processor) -> Expression:
     """Of a dense layer: a vector of units lies together for every step of the sum."""
     if has_bytes(made):
-        wide = dot_width(made.pixels, made.outputs, made.depth, p)
-        return Expression() if wide is None else Expression(f"OI{wide}o4i")
-    lanes = p.lanes(made.data)
-    most = _columns_that_fit(made, lanes, p.l2_bytes // made.data.bytes)
+        columns = dot_width(made.pixels, made.outputs, made.depth, p)
+        return Expression() if columns is None else Expression(f"OI{columns}o4i")
+    chunk = _chunk(made, p)
+    # each number of narrow data is widened once for all columns of a tile
+    kinds = {made.data} if chunk else {made.data, wide(made.data)}
+    width = max(_width_of_rows(made, p, kind) for kind in kinds)
+    if width < min(p.lanes(made.data), 4):
+        return Expression()
+    return Expression(f"OI{width}o", chunk)
+
+
+def _width_of_rows(made: Contraction, p: Processor, kind: DataType) -> int:
+    """The units of a tile whose vectors have as many lanes as those of a type."""
+    most = _columns_that_fit(made, p.lanes(kind), p.l2_bytes // made.data.bytes)
     width = tile_of_rows(
-        p, made.pixels, most, made.data, made.depth, throughput=p.smt_throughput,
-        whole=made.outputs,
+        p, made.pixels, most, kind, made.depth, throughput=p.smt_throughput, whole=made.outputs,
     ).columns
     while made.outputs % width:
         width //= 2
-    if width < min(lanes, 4):
-        return Expression()
-    return Expression(f"OI{width}o", _chunk(made, p))
+    return width
 
 
 def _columns_that_fit(made: Contraction, lanes: int, cache: int) -> int:
