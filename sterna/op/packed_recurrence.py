@@ -8,6 +8,7 @@ recurrent_steps.py says how what is packed lies.
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ from sterna.op.recurrent_steps import (
 )
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import attributes
-from sterna.relay.expr import RelayExpr, Tuple, const
+from sterna.relay.expr import RelayExpr, Tuple, TupleGetItem, const
 from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call
 from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
@@ -68,7 +69,8 @@ def in_steps(
     if not isinstance(weights, Tuple) or any(type(n) is not int for k in kinds for n in k.shape):
         return None
     if wide(kinds[0].dtype) != kinds[0].dtype:
-        return None
+        on_device = target is not None and is_gpu(target)
+        return None if on_device else _in_float32(network, attrs, data, weights.fields)
     weight, recurrence, *others = weights.fields
     given = dict(zip(attrs.given, others, strict=True))
     size = kinds[2].concrete_shape[2]
@@ -98,6 +100,21 @@ def in_steps(
         Tuple(tuple(operands.values())), given=tuple(operands)[1:],
         together=tile.together, rows=tile.rows, share=share, **options,
     )
+
+
+def _in_float32(
+    network: Network, attrs: RecurrentAttrs, data: RelayExpr, weights: Sequence[RelayExpr]
+) -> RelayExpr:
+    """A network of narrow floats whose steps pass float32 to each other."""
+    narrow = tensor_type(data).dtype
+
+    def widened(arg: RelayExpr) -> RelayExpr:
+        return call("cast", arg, dtype="float32") if tensor_type(arg).dtype == narrow else arg
+
+    operands = Tuple(tuple(map(widened, weights)))
+    made = call(f"nn.{network.name}", widened(data), operands, **dict(attrs.items()))
+    results = (TupleGetItem(made, place) for place in range(1 + network.states))
+    return Tuple(tuple(call("cast", each, dtype=narrow) for each in results))
 
 
 def _decide(

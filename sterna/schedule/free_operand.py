@@ -14,14 +14,15 @@ from sterna.te import PlaceholderOp
 
 AS_IT_LIES, PANELS, DOTS, STREAMED = "as it lies", "panels", "dot products", "streamed"
 
-# Cycles in which one element is packed: transposed, or copied from rows that lie far apart.
-TRANSPOSED, COPIED = 1.5, 2.0
+# Cycles in which one element is packed: transposed, by squares of as many lanes as a vector has but
+# no faster than the second number, or copied from rows that lie far apart.
+TRANSPOSED, TRANSPOSED_AT_LEAST, COPIED = 6.0, 0.8, 2.0
 # How much longer products take with vectors that are gathered, or that come from lines far apart.
 GATHERED, FAR = 8.0, 2.5
 # Cycles of a line that comes from behind the second cache alone: its neighbours lie pages away.
 LINE_BYTES, PAGE_BYTES, LONE_LINE = 64, 4096, 46.0
-# How much longer dot products take than a tile that broadcasts, and cycles to add up their lanes.
-DOT_LOADS, LANES_ADDED = 1.1, 2.0
+# How much longer dot products take than a tile that broadcasts, and cycles to add up a lane of one.
+DOT_LOADS, LANE_ADDED = 1.1, 0.6
 # Rows whose sums are in registers while steps of the sum are added to them.
 STREAMED_ROWS = 8
 
@@ -38,15 +39,17 @@ class FreeOperand:
     def cost(self, way: str, made: SumOfProducts, processor: Processor) -> float:
         """Cycles of one thread."""
         depth, columns = made.depths[0], made.sizes[-1]
-        rate = processor.throughput.multiply_adds * processor.lanes(made.dtype)
+        lanes = processor.lanes(made.dtype)
+        rate = processor.throughput.multiply_adds * lanes
         cycles, matrices = made.products / rate, made.products / (self.rows * depth * columns)
         elements = matrices * depth * columns
         if way == PANELS:
-            return cycles + (TRANSPOSED if self.across else COPIED) * elements
+            transposed = max(TRANSPOSED / lanes, TRANSPOSED_AT_LEAST)
+            return cycles + (transposed if self.across else COPIED) * elements
         if way == DOTS:
-            return DOT_LOADS * cycles + LANES_ADDED * matrices * self.rows * columns
+            return DOT_LOADS * cycles + LANE_ADDED * lanes * matrices * self.rows * columns
         if way == STREAMED:
-            loaded = elements * (STEPS + 2 * self.rows) / (STEPS * processor.lanes(made.dtype))
+            loaded = elements * (STEPS + 2 * self.rows) / (STEPS * lanes)
             return max(cycles, loaded / processor.throughput.loads)
         item = made.dtype.bytes
         near = depth * columns * item <= processor.l1_bytes // 2

@@ -108,3 +108,26 @@ def test_a_factor_is_folded_into_weights_before_they_are_widened() -> None:
     with tvm.transform.PassContext(opt_level=3):
         made = tvm.transform.Sequential(passes(processor_of(target), target))(mod)
     assert "multiply" not in str(made) and "float32" in str(made)
+
+
+@pytest.mark.parametrize("dtype, step", [("float16", 2**-11), ("bfloat16", 2**-8)])
+@pytest.mark.parametrize("name, gates", [("rnn", 1), ("gru", 3), ("lstm", 4)])
+def test_recurrent_networks_pass_float32_between_steps(
+    name: str, gates: int, dtype: str, step: float
+) -> None:
+    rng = np.random.default_rng(6)
+    kind, shapes = numpy_dtype(dtype), ((5, 2, 7), (1, gates * 6, 7), (1, gates * 6, 6))
+    x, w, r = (rng.standard_normal(shape).astype(kind) for shape in shapes)
+    data = relay.var("x", shape=x.shape, dtype=dtype)
+    build = getattr(relay.nn, name)
+    made = build(data, relay.const(from_numpy(w)), relay.const(from_numpy(r)))
+    first = made[0]
+    with tvm.transform.PassContext(opt_level=3):
+        lib = relay.build(
+            tvm.IRModule.from_expr(relay.Function((data,), first)), target="llvm -mcpu=native")
+    got = run_built(lib, x=x)
+    record = first.tuple_value.op.record
+    x64, w64, r64 = (each.astype("float64") for each in (x, w, r))
+    want = record.reference(first.tuple_value.attrs, x64, [w64, r64])[0]
+    assert got.dtype == kind and got.shape == want.shape
+    np.testing.assert_allclose(got.astype("float64"), want, atol=2 * step)
