@@ -96,7 +96,7 @@ class HalvesKernel(StatementKernel):
         each, channels = self.pixels, self.channels
         rows = self.bytes or channels > 1
         step = row_dots(channels, not self.bytes) if rows else panel_dots(each)
-        group = panel_loads(each) + channels * (3 + 2 * each)
+        group = panel_loads(each) + -(-channels // 2) + channels * (2 + 2 * each)
         calls = -(-self.made.pixels // each) * (self.made.outputs // channels)
         length = group * (self.groups if self.groups < UNROLLED else 3)
         is_out = is_written_out(calls, each * channels, length, calls * self.groups * group)

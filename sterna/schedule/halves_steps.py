@@ -180,7 +180,13 @@ def row_dots(channels: int, widened: bool) -> Step:
                 "sxtb16 %[low], %[low]"]
     plain = []
     for channel in range(channels):
-        step += ["ldr %[even], [%[weights]], #4", *_WIDEN, *_dots(f"s{channel}")]
+        if channel % 2:  # its weights came with those of the one before
+            step += ["sxtb16 %[odd], %[next], ror #8", "sxtb16 %[even], %[next]"]
+        else:
+            is_pair = channel + 1 < channels
+            step += ["ldrd %[even], %[next], [%[weights]], #8" if is_pair
+                     else "ldr %[even], [%[weights]], #4", *_WIDEN]
+        step += _dots(f"s{channel}")
         products = _PLAIN if widened else _PLAIN_BYTES
         plain.append(
             "    {\n      int32_t w0 = weights[0], w1 = weights[1], w2 = weights[2], "
@@ -190,7 +196,9 @@ def row_dots(channels: int, widened: bool) -> Step:
     begin = "\n".join(f"  s{n} = sums[{n}];" for n in range(channels))
     head = _HEAD.format(name=name, more="")
     head = head if widened else head.replace("int64_t *panel", "int8_t *panel")
-    return Step(name, STEP + _of_groups(head, channels, step, begin, "\n".join(plain)))
+    held = ("low", "high", "next") if channels > 1 else ("low", "high")
+    return Step(name, STEP + _of_groups(
+        head, channels, step, begin, "\n".join(plain), pixels=held))
 
 
 def widen_rows(pixels: int) -> Step:

@@ -43,8 +43,9 @@ class Tile:
 
     @property
     def instructions(self) -> int:
-        """Of one step: four products of each sum."""
-        return panel_loads(self.pixels) + self.channels * (3 + 2 * self.pixels)
+        """Of one step: four products of each sum, the words of two channels by one load."""
+        loads = panel_loads(self.pixels) + -(-self.channels // 2)
+        return loads + self.channels * (2 + 2 * self.pixels)
 
 
 class Halves(PackedImplementation):
