@@ -351,6 +351,29 @@ static STERNA_STEP int32_t {name}(int32_t *sums, const int8_t *weights, const in
 }}""")
 
 
+def tile_products(window: tuple[int, int], stride: int, outputs: int, lanes: int) -> list[str]:
+    """The products of such neighbours, from words at which their weights lie widened.
+
+    The sum of the last holds what all begin with. lanes: the words of a plane between neighbours.
+    """
+    rows, columns = window
+    pairs, begun = columns // 2, f"s{outputs - 1}"
+    lines: list[str] = []
+    fresh = set(range(outputs))
+    for row in range(rows):
+        if row:
+            lines.append("add %[from], %[from], %[pitch]")
+        for pair in range(pairs):
+            lines.append("ldrd %[even], %[odd], [%[at]], #8")
+            for word, uses in _uses(outputs, stride, pair, pairs).items():
+                lines.append(f"ldr %[two], [%[from], #{4 * lanes * word}]")
+                for n, op, half in uses:
+                    total = begun if n in fresh else f"s{n}"
+                    lines.append(f"{op} %[s{n}], %[two], %[{half}], %[{total}]")
+                    fresh.discard(n)
+    return lines
+
+
 def plane_length(window: tuple[int, int], stride: int, outputs: int) -> int:
     """The instructions of such a step."""
     pairs = window[1] // 2

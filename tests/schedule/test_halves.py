@@ -38,8 +38,16 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "depthwise": ((5, 7, 3), 3, (3, 3), {"padding": (1, 1, 1, 1), "groups": 3}),
     "one column": ((4, 5, 2), 2, (3, 1), {"padding": (1, 0, 1, 0), "groups": 2}),
     "steps": ((7, 9, 2), 2, (3, 3), {"padding": (0, 0, 1, 1), "groups": 2, "strides": (2, 2)}),
-    "bands": ((40, 36, 2), 2, (3, 3), {"padding": (1, 1, 1, 1), "groups": 2, "strides": (2, 2)}),
-    "wide": ((6, 13, 2), 2, (5, 5), {"padding": (2, 2, 2, 2), "groups": 2}),
+    "planes in bands":
+        ((40, 36, 2), 2, (3, 3), {"padding": (1, 1, 1, 1), "groups": 2, "strides": (2, 2)}),
+    "planes of wide windows": ((6, 13, 2), 2, (5, 5), {"padding": (2, 2, 2, 2), "groups": 2}),
+    "rescaled bands":
+        ((40, 36, 4), 4, (3, 3), {"padding": (1, 1, 1, 1), "groups": 4, "strides": (2, 2)}),
+    "rescaled wide windows": ((6, 13, 3), 3, (5, 5), {"padding": (2, 2, 2, 2), "groups": 3}),
+    "rescaled rows": ((12, 5, 8), 8, (3, 3), {"padding": (1, 1, 1, 1), "groups": 8}),
+    "rescaled line": ((1, 47, 8), 8, (1, 10), {"groups": 8}),
+    "rescaled to any point by steps":
+        ((11, 11, 12), 12, (3, 3), {"padding": (0, 1, 1, 0), "groups": 12, "strides": (2, 2)}),
     "long": ((5, 5, 24), 6, (1, 1), {}),
     "written out": ((31, 31, 8), 16, (1, 1), {"strides": (2, 2)}),
     "rescaled to any point": ((16, 16, 8), 16, (1, 1), {}),
@@ -58,7 +66,7 @@ def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     groups = attrs.get("groups", 1)
     w = extremes(rng, (outputs, *window, inputs // groups), "int8")
     zero, bias = 17, rng.integers(-9000, 9000, outputs).astype("int32")
-    is_lowest = name.startswith(("rescaled", "planes")) and not name.endswith("any point")
+    is_lowest = name.startswith(("rescaled", "planes")) and "any point" not in name
     point = -128 if is_lowest else -3
     multiplier = rng.integers(1 << 30, (1 << 31) - 1, outputs).astype("int32")
     power = rng.integers(-9, -5, outputs).astype("int32")
@@ -70,7 +78,8 @@ def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     )
     made = relay.qnn.rescale(
         relay.add(made, relay.const(bias)), relay.const(multiplier), relay.const(power),
-        relay.const(0), relay.const(point), axis=3, rounding="TWICE", is_normal=True,
+        relay.const(0), relay.const(point), axis=3, rounding="TWICE",
+        is_normal=not name.startswith("planes"),
     )
     first = {key: value[0] if key == "dilation" else value for key, value in attrs.items()}
     first["padding"] = attrs.get("padding", 0)
@@ -91,7 +100,8 @@ def test_layers_are_exact(name: str) -> None:
     mod = implement(made, M4, wanted, target="c")
     is_rescaled = name.startswith("rescaled")
     assert names_in(mod) == ([] if is_rescaled else [wanted])
-    assert ("qnn.rescaled_pixels" in mod.astext()) == is_rescaled
+    rescaled = "qnn.rescaled_" + ("planes" if wanted == "planes" else "pixels")
+    assert (rescaled in mod.astext()) == is_rescaled
     built = relay.build(mod, target="c")
     assert "_out(" in built.get_lib().get_source() or not name.endswith("written out")
     np.testing.assert_array_equal(run_built(built, **feeds), want)

@@ -15,7 +15,8 @@ from sterna.ir.expr import Call, Expr, ExprLike, Let, Var
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import quiet
-from sterna.op.qnn.rescaled_pixels import implement_rescale
+from sterna.op.qnn.rescaled_pixels import implement_pixels
+from sterna.op.qnn.rescaled_planes import implement_planes
 from sterna.op.qnn.small_sums import scaled_to_bytes
 from sterna.op.quantization import (
     along_channels,
@@ -32,9 +33,11 @@ from sterna.op.quantization import (
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call as CallExpr
 from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import BROADCAST, Case, ContractionRules, OpRecord, call, register
 from sterna.relay.quantized import int_range
+from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from sterna.target import Target, instructions_of
 from sterna.te import Tensor, compute, floor, nearbyint, round
@@ -287,6 +290,11 @@ def _compute_whole(
     return _rescaled(attrs, out, data, multipliers, powers, input_zero, output_zero)
 
 
+def _implement(found: CallExpr, processor: Processor, growth: float) -> RelayExpr | None:
+    """Together with a layer of one tap or of channels apart, where that spares instructions."""
+    return implement_pixels(found, processor) or implement_planes(found, processor)
+
+
 def _fractions(input_scale: Array, output_scale: Array) -> tuple[Array, Array]:
     """`_fraction` of the ratios of scales."""
     fraction, power = np.frexp(input_scale.astype(np.float64) / output_scale.astype(np.float64))
@@ -528,7 +536,7 @@ register(OpRecord(
     pattern=BROADCAST,
     is_monotone=True,
     layout=along_channels,
-    contraction=ContractionRules(implement=implement_rescale),
+    contraction=ContractionRules(implement=_implement),
     cases=[
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),
               np.array(3), np.array(-5)), {"axis": 0, "rounding": rounding, "out_dtype": dtype})
