@@ -75,7 +75,9 @@ class RescaledPlanesAttrs(Attrs):
 
 def implement_planes(found: Call, processor: Processor) -> RelayExpr | None:
     """A depthwise layer's rescaling together with the layer, where that spares instructions."""
-    given = rescaled_layer(found) if processor.has_dot_halves else None
+    if not processor.has_dot_halves or processor.has_dot_across:
+        return None
+    given = rescaled_layer(found)
     if given is None or not PLANES.suits(given.made):
         return None
     made, words = given.made, rounding_words(given.multiplier, given.power, given.zero)
