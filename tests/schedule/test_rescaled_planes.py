@@ -107,3 +107,26 @@ def test_records_that_do_not_fit(
     with pytest.raises(Exception, match=message):
         made = relay.qnn.rescaled_planes(data, relay.const(np.zeros(records, "int32")), **attrs)
         tvm.relay.transform.InferType()(tvm.IRModule.from_expr(made))
+
+
+@pytest.mark.parametrize(("power", "bias", "normal"), [(-1, 1, True), (-1, 1 << 30, False)])
+def test_shifts_of_one_place_are_normal_where_sums_have_room(
+    power: int, bias: int, normal: bool
+) -> None:
+    rng = np.random.default_rng(5)
+    x, w = extremes(rng, (1, 6, 6, 4), "int8"), extremes(rng, (3, 3, 4, 1), "int8")
+    start = np.array([bias, -bias, 0, 99], "int32")
+    made = relay.nn.conv2d(
+        relay.var("x", shape=x.shape, dtype="int8"), relay.const(w), kernel_size=(3, 3),
+        channels=4, data_layout="NHWC", kernel_layout="HWOI", out_dtype="int32", groups=4)
+    made = relay.qnn.rescale(
+        relay.add(made, relay.const(start)), relay.const(np.full(4, 1395864371, "int32")),
+        relay.const(np.array([power, -6, -9, -12], "int32")), relay.const(0), relay.const(4),
+        rounding="TWICE", scales_down=True, axis=3)
+    seen = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (3, 3), (1, 2))
+    sums = np.einsum("nyxchw,hwc->nyxc", seen, w[..., 0].astype(np.int64)) + start
+    want = [rounded_twice(sums[..., n], 1395864371, int(each), 4)
+            for n, each in enumerate((power, -6, -9, -12))]
+    mod = implement(made, M4, target="c")
+    assert ("is_normal=True" in mod.astext()) == normal
+    np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), x=x), np.stack(want, -1))

@@ -34,11 +34,29 @@ class RescaledLayer:
 
 
 def rescaled_layer(found: Call) -> RescaledLayer | None:
-    """What is rescaled, if it is such a layer and its parameters are known."""
+    """What is rescaled by normal factors, if it is such a layer and its parameters are known."""
+    attrs: Any = found.attrs
+    return _layer(found) if attrs.is_normal else None
+
+
+def with_normal_factors(found: Call) -> Call | None:
+    """The same, where some shift goes a single place to the right and all sums have room for it."""
+    attrs: Any = found.attrs
+    given = None if attrs.is_normal else _layer(found)
+    if given is None or given.multiplier.min() < 1 << 30 or given.power.max() >= 0:
+        return None
+    weights = given.weights.astype(np.int64)
+    reach = np.abs(weights).reshape(len(weights), -1).sum(1) << 7
+    if (reach + np.abs(given.start)).max() >= 1 << 30:
+        return None
+    return Call(found.op, found.args, attrs.replace(is_normal=True, scales_down=True))
+
+
+def _layer(found: Call) -> RescaledLayer | None:
     attrs: Any = found.attrs
     total, *factors, near, zero = found.args
     points = [_number(each) for each in (near, zero)]
-    if attrs.rounding != "TWICE" or not attrs.is_normal or attrs.out_dtype != INT8:
+    if attrs.rounding != "TWICE" or attrs.out_dtype != INT8:
         return None
     sums, start = _split_bias(total)
     if points[0] != 0 or points[1] is None or not isinstance(sums, Call):

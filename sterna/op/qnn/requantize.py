@@ -15,6 +15,7 @@ from sterna.ir.expr import Call, Expr, ExprLike, Let, Var
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import quiet
+from sterna.op.qnn._rescaled_layer import with_normal_factors
 from sterna.op.qnn.rescaled_pixels import implement_pixels
 from sterna.op.qnn.rescaled_planes import implement_planes
 from sterna.op.qnn.small_sums import scaled_to_bytes
@@ -90,7 +91,10 @@ class RescaleAttrs(Attrs):
     scales_down: bool = False
     """Every scaled number is at most half as large: it and a zero point fit into 32 bits."""
     is_normal: bool = False
-    """Every multiplier has all of its 31 bits, and shifts go two places or more to the right."""
+    """Every multiplier has all of its 31 bits, and shifts go two places or more to the right.
+
+    Or one place, of sums of less than 2**30.
+    """
 
     def normalize(self) -> None:
         _expect_rounding(self.rounding)
@@ -292,7 +296,8 @@ def _compute_whole(
 
 def _implement(found: CallExpr, processor: Processor, growth: float) -> RelayExpr | None:
     """Together with a layer of one tap or of channels apart, where that spares instructions."""
-    return implement_pixels(found, processor) or implement_planes(found, processor)
+    made = implement_pixels(found, processor) or implement_planes(found, processor)
+    return made or with_normal_factors(found)
 
 
 def _fractions(input_scale: Array, output_scale: Array) -> tuple[Array, Array]:
