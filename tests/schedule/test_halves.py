@@ -46,6 +46,7 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "rescaled wide windows": ((6, 13, 3), 3, (5, 5), {"padding": (2, 2, 2, 2), "groups": 3}),
     "rescaled rows": ((12, 5, 8), 8, (3, 3), {"padding": (1, 1, 1, 1), "groups": 8}),
     "rescaled line": ((1, 47, 8), 8, (1, 10), {"groups": 8}),
+    "window of the image": ((13, 1, 8), 8, (13, 1), {"groups": 8}),
     "rescaled to any point by steps":
         ((11, 11, 12), 12, (3, 3), {"padding": (0, 1, 1, 0), "groups": 12, "strides": (2, 2)}),
     "long": ((5, 5, 24), 6, (1, 1), {}),
@@ -70,6 +71,8 @@ def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     point = -128 if is_lowest else -3
     multiplier = rng.integers(1 << 30, (1 << 31) - 1, outputs).astype("int32")
     power = rng.integers(-9, -5, outputs).astype("int32")
+    if name.startswith("planes"):
+        power[-1] = -2  # which kernels that round by a product have no factor for
     kernel = np.moveaxis(w, 0, -1) if groups == 1 else w.transpose(1, 2, 0, 3)
     made = relay.qnn.conv2d(
         relay.var(given, shape=x.shape, dtype="int8"), relay.const(kernel), relay.const(zero),
@@ -78,8 +81,7 @@ def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     )
     made = relay.qnn.rescale(
         relay.add(made, relay.const(bias)), relay.const(multiplier), relay.const(power),
-        relay.const(0), relay.const(point), axis=3, rounding="TWICE",
-        is_normal=not name.startswith("planes"),
+        relay.const(0), relay.const(point), axis=3, rounding="TWICE", is_normal=True,
     )
     first = {key: value[0] if key == "dilation" else value for key, value in attrs.items()}
     first["padding"] = attrs.get("padding", 0)
@@ -98,9 +100,11 @@ def test_layers_are_exact(name: str) -> None:
     made, feeds, want = layer(name)
     wanted = "planes" if WINDOWS[name][3].get("groups", 1) > 1 else "halves"
     mod = implement(made, M4, wanted, target="c")
-    is_rescaled = name.startswith("rescaled")
+    is_window = name == "window of the image"
+    is_rescaled = name.startswith("rescaled") or is_window
     assert names_in(mod) == ([] if is_rescaled else [wanted])
-    rescaled = "qnn.rescaled_" + ("planes" if wanted == "planes" else "pixels")
+    kind = "window" if is_window else "planes" if wanted == "planes" else "pixels"
+    rescaled = f"qnn.rescaled_{kind}"
     assert (rescaled in mod.astext()) == is_rescaled
     built = relay.build(mod, target="c")
     assert "_out(" in built.get_lib().get_source() or not name.endswith("written out")

@@ -74,6 +74,27 @@ def test_layers_are_exact(made: Layer, tile: str) -> None:
 
 
 @pytest.mark.parametrize("made", [
+    layer((1, 15, 1, 12), (15, 1)),
+    layer((1, 4, 4, 8), (4, 4), zero=-128),
+    layer((2, 7, 3, 4), (7, 3), bias="subtract"),
+    layer((1, 1, 5, 8), (1, 5), power=-31),
+])
+def test_windows_as_large_as_the_image(made: Layer) -> None:
+    made, x, want = made
+    mod = implement(made, M4, target="c")
+    assert "qnn.rescaled_window" in mod.astext() and "qnn.rescale(" not in mod.astext()
+    np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), x=x), want)
+
+
+def test_records_of_four_channels_that_do_not_fit() -> None:
+    for shape, records in (((1, 3, 2, 6), (1, 19)), ((1, 3, 2, 8), (2, 18))):
+        data = relay.var("x", shape=shape, dtype="int8")
+        with pytest.raises(Exception, match="records of four channels have the shape"):
+            made = relay.qnn.rescaled_window(data, relay.const(np.zeros(records, "int32")))
+            tvm.relay.transform.InferType()(tvm.IRModule.from_expr(made))
+
+
+@pytest.mark.parametrize("made", [
     layer((1, 12, 12, 8), (3, 3), padding=SAME, power=-2),  # a factor would need 33 bits
     layer((1, 5, 5, 4), (3, 3)),  # saves less than its code is worth
 ])

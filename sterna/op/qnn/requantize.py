@@ -18,6 +18,7 @@ from sterna.op.elementwise import quiet
 from sterna.op.qnn._rescaled_layer import with_normal_factors
 from sterna.op.qnn.rescaled_pixels import implement_pixels
 from sterna.op.qnn.rescaled_planes import implement_planes
+from sterna.op.qnn.rescaled_window import implement_window
 from sterna.op.qnn.small_sums import scaled_to_bytes
 from sterna.op.quantization import (
     along_channels,
@@ -296,8 +297,9 @@ def _compute_whole(
 
 def _implement(found: CallExpr, processor: Processor, growth: float) -> RelayExpr | None:
     """Together with a layer of one tap or of channels apart, where that spares instructions."""
-    made = implement_pixels(found, processor) or implement_planes(found, processor)
-    return made or with_normal_factors(found)
+    ways = (implement_pixels, implement_window, implement_planes)
+    made = (way(found, processor) for way in ways)
+    return next((each for each in made if each is not None), None) or with_normal_factors(found)
 
 
 def _fractions(input_scale: Array, output_scale: Array) -> tuple[Array, Array]:
