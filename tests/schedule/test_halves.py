@@ -112,7 +112,7 @@ def test_layers_are_exact(name: str) -> None:
 
 
 @pytest.mark.parametrize(("rows", "depth", "units"), [
-    (1, 21, 8), (1, 8, 7), (7, 12, 5), (1, 512, 6), (1, 512, 3),
+    (1, 21, 8), (1, 8, 7), (7, 12, 5), (1, 512, 6), (1, 512, 3), (1, 64, 2), (1, 20, 1),
 ])
 def test_rows_are_exact(rows: int, depth: int, units: int) -> None:
     rng = np.random.default_rng(depth)

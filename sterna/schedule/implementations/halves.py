@@ -112,7 +112,7 @@ def layer_instructions(made: Contraction, tile: Tile) -> float:
     groups = groups_of(made)
 
     each, widened = tile.instructions + 1, WIDENED * groups * tile.pixels
-    if reads_bytes(made, tile.pixels):
+    if reads_bytes(made, tile.pixels, tile.channels):
         each, widened = each + 2, 0
     even, finished = (1.0, FINISHED) if made.pixels % tile.pixels == 0 else (
         UNEVEN, FINISHED + LOOPED)
