@@ -625,3 +625,12 @@ def test_borders_are_what_stands_for_0_in_the_result() -> None:
     (wanted,) = run_litert(made, x, reference=True)
     np.testing.assert_array_equal(run_imported(made, x)[0], wanted)
     assert wanted[0, 0, 0] == -3
+
+
+@pytest.mark.parametrize("beta", [-1.0, float("nan"), float("inf")])
+def test_a_softmax_of_no_scale_is_refused(beta: float) -> None:
+    data = quantised("int8", (1, 4), 0.05, 0)
+    made = one_operator("SOFTMAX", [data], [quantised("int8", (1, 4), 1 / 256, -128)],
+                        ("SoftmaxOptions", {"beta": beta}))
+    with pytest.raises(ValueError, match="its beta times the scale of its data"):
+        run_imported(made, bytes_of("int8", 1, 4))
