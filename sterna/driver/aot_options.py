@@ -19,6 +19,8 @@ from sterna.target.code_generator import ProgramCodeGenerator
 
 WORKSPACE_ALIGNMENT = 16
 """Bytes, where memory is scarce; no element is larger."""
+WORD = 4
+"""Bytes that kernels load together: addresses of arrays divide by them, whoever asks for less."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +124,7 @@ def _alignment(executor: Executor, key: str, default: Any) -> int:
     value = int(executor.options.get(key, default))
     if value < 1 or value & (value - 1):
         raise ValueError(f'Attribute "{key}" must be a power of two, not {value}')
-    return value
+    return max(WORD, value)
 
 
 def aot_options(

@@ -31,6 +31,8 @@ from sterna.tir.ir_builder import BufferVar
 
 # What a panel of one pixel may take: widening it saves a tenth of the instructions of a step.
 PANEL_BYTES = 512
+# Blocks of channels that must read a panel to pay for it.
+READ_OFTEN = 3
 # Groups of four that are widened in a turn of a loop; from so many on, compilers leave a loop.
 TURN, UNROLLED = 4, 8
 
@@ -44,10 +46,12 @@ class Corner:
     first: Expr
 
 
-def reads_bytes(made: Contraction, pixels: int) -> bool:
-    """Whether a pixel is too long for a panel of its own, and read as its bytes lie."""
+def reads_bytes(made: Contraction, pixels: int, channels: int) -> bool:
+    """Whether a pixel is too long for a panel, or read too seldom, and read as its bytes lie."""
     fits = made.products * 2 * pixels <= PANEL_BYTES
-    return pixels == 1 and made.is_pointwise and made.depth % GROUP == 0 and not fits
+    is_worth = made.outputs // channels >= READ_OFTEN
+    can = pixels == 1 and made.is_pointwise and made.depth % GROUP == 0
+    return can and not (fits and is_worth)
 
 
 def groups_of(made: Contraction) -> int:
@@ -65,7 +69,7 @@ class HalvesKernel(StatementKernel):
         self.made, self.outer = made, outer
         self.pixels, self.channels = pixels, channels
         self.groups = groups_of(made)
-        self.bytes = reads_bytes(made, pixels)
+        self.bytes = reads_bytes(made, pixels, channels)
 
     def describe(self) -> str:
         return f"halves of words, {self.pixels} pixels x {self.channels} channels in registers"
@@ -96,7 +100,7 @@ class HalvesKernel(StatementKernel):
         each, channels = self.pixels, self.channels
         rows = self.bytes or channels > 1
         step = row_dots(channels, not self.bytes) if rows else panel_dots(each)
-        group = panel_loads(each) + channels * (3 + 2 * each)
+        group = panel_loads(each) + -(-channels // 2) + channels * (2 + 2 * each)
         calls = -(-self.made.pixels // each) * (self.made.outputs // channels)
         length = group * (self.groups if self.groups < UNROLLED else 3)
         is_out = is_written_out(calls, each * channels, length, calls * self.groups * group)

@@ -180,7 +180,13 @@ def row_dots(channels: int, widened: bool) -> Step:
                 "sxtb16 %[low], %[low]"]
     plain = []
     for channel in range(channels):
-        step += ["ldr %[even], [%[weights]], #4", *_WIDEN, *_dots(f"s{channel}")]
+        if channel % 2:  # its weights came with those of the one before
+            step += ["sxtb16 %[odd], %[next], ror #8", "sxtb16 %[even], %[next]"]
+        else:
+            is_pair = channel + 1 < channels
+            step += ["ldrd %[even], %[next], [%[weights]], #8" if is_pair
+                     else "ldr %[even], [%[weights]], #4", *_WIDEN]
+        step += _dots(f"s{channel}")
         products = _PLAIN if widened else _PLAIN_BYTES
         plain.append(
             "    {\n      int32_t w0 = weights[0], w1 = weights[1], w2 = weights[2], "
@@ -190,7 +196,9 @@ def row_dots(channels: int, widened: bool) -> Step:
     begin = "\n".join(f"  s{n} = sums[{n}];" for n in range(channels))
     head = _HEAD.format(name=name, more="")
     head = head if widened else head.replace("int64_t *panel", "int8_t *panel")
-    return Step(name, STEP + _of_groups(head, channels, step, begin, "\n".join(plain)))
+    held = ("low", "high", "next") if channels > 1 else ("low", "high")
+    return Step(name, STEP + _of_groups(
+        head, channels, step, begin, "\n".join(plain), pixels=held))
 
 
 def widen_rows(pixels: int) -> Step:
@@ -341,6 +349,29 @@ static STERNA_STEP int32_t {name}(int32_t *sums, const int8_t *weights, const in
 {kept}
   return 0;
 }}""")
+
+
+def tile_products(window: tuple[int, int], stride: int, outputs: int, lanes: int) -> list[str]:
+    """The products of such neighbours, from words at which their weights lie widened.
+
+    The sum of the last holds what all begin with. lanes: the words of a plane between neighbours.
+    """
+    rows, columns = window
+    pairs, begun = columns // 2, f"s{outputs - 1}"
+    lines: list[str] = []
+    fresh = set(range(outputs))
+    for row in range(rows):
+        if row:
+            lines.append("add %[from], %[from], %[pitch]")
+        for pair in range(pairs):
+            lines.append("ldrd %[even], %[odd], [%[at]], #8")
+            for word, uses in _uses(outputs, stride, pair, pairs).items():
+                lines.append(f"ldr %[two], [%[from], #{4 * lanes * word}]")
+                for n, op, half in uses:
+                    total = begun if n in fresh else f"s{n}"
+                    lines.append(f"{op} %[s{n}], %[two], %[{half}], %[{total}]")
+                    fresh.discard(n)
+    return lines
 
 
 def plane_length(window: tuple[int, int], stride: int, outputs: int) -> int:

@@ -61,42 +61,55 @@ def plane_rows(made: Contraction, band: int) -> int:
 class PlaneKernel(StatementKernel):
     """Channel after channel: its plane, then its results, some neighbours of a row at a time."""
 
+    lanes, copied = 1, PAIR_PLANE
+    """Channels whose words alternate in a plane, and what copies them."""
+
     def __init__(self, made: Contraction, outputs: int) -> None:
         """outputs: results of a tile."""
         self.made, self.outputs = made, outputs
         self.words = plane_words(made, outputs)
-        self.band = band_rows(made, self.words)
+        self.band = band_rows(made, self.words * self.lanes)
         self.rows = plane_rows(made, self.band)
 
     def describe(self) -> str:
         return f"planes of halves of words, {self.outputs} pixels in registers"
 
     def write(self) -> None:
-        ib, made = self.ib, self.made
+        made = self.made
         columns = odd_columns(made)
         self.step = plane_dots((made.window[0], columns), made.strides[1], self.outputs)
         calls = made.batch * made.outputs * made.result[0] * -(-made.result[1] // self.outputs)
         length = plane_length((made.window[0], columns), made.strides[1], self.outputs)
         if is_written_out(calls, self.outputs, length, calls * length):
             self.step = self.step.written_out()
-        for text in (PAIR_PLANE.definition, self.step.definition):
+        self.write_bands()
+
+    def write_bands(self) -> None:
+        """All channels, band by band."""
+        ib, made = self.ib, self.made
+        for text in (self.copied.definition, self.step.definition):
             ib.scope_attr(None, "pragma_import_c", text)
         if bands_take_place(made, self.band):
             self.read_first()
-        plane = ib.allocate("int32", (self.rows * self.words,), name="plane")
+        plane = ib.allocate("int32", (self.rows * self.words * self.lanes,), name="plane")
         bands = made.result[0] // self.band
         self._fill(plane, build.const(self.rows), build.const(self.rows))
         with (
             ib.for_range(0, made.batch, name="image") as image,
-            ib.for_range(0, made.outputs, name="channel") as channel,
+            ib.for_range(0, made.outputs // self.lanes, name="channel") as block,
             ib.for_range(0, bands, name="band") as band,
         ):
+            channel = block * self.lanes
             first, last = self._inside(band)
             if bands > 1:  # else the border is that of all channels
                 self._fill(plane, first, last)
             self._copy(plane, image, (band, first, last), channel)
-            with ib.for_range(0, self.band, name="row") as row:
-                self._row(plane, image, (band, row), channel)
+            self.write_band(plane, image, band, channel)
+
+    def write_band(self, plane: BufferVar, image: Expr, band: Expr, channel: Expr) -> None:
+        """The results of a band."""
+        with self.ib.for_range(0, self.band, name="row") as row:
+            self._row(plane, image, (band, row), channel)
 
     # ---- planes ----
 
@@ -114,7 +127,8 @@ class PlaneKernel(StatementKernel):
         """The rows of border before the first row and from the last one on."""
         border = build.const(self.made.border)
         for begin, end in ((build.const(0), first), (last, build.const(self.rows))):
-            with self.ib.for_range(begin * self.words, end * self.words, name="word") as word:
+            row = self.words * self.lanes
+            with self.ib.for_range(begin * row, end * row, name="word") as word:
                 plane[word] = join_halves(border, border)
 
     def _copy(
@@ -128,8 +142,9 @@ class PlaneKernel(StatementKernel):
         inside = min(made.image[1], 2 * self.words - before)
         skip = self.words - (before % 2 + inside + 1) // 2
         extents = (pitch, made.inputs, skip, before % 2, inside, made.border)
+        start = (first * self.words + before // 2) * self.lanes
         self.ib.emit(call_extern(
-            "int32", PAIR_PLANE.name, address_of(plane[first * self.words + before // 2]),
+            "int32", self.copied.name, address_of(plane[start]),
             address_of(self.data[begin]), last - first, *map(build.const, extents),
         ))
 

@@ -616,3 +616,21 @@ def test_bytes_without_a_scale_are_refused(kind: str, options: Options) -> None:
     data = one_operator(kind, [T((4,), "int8")], [T((4,), "int8")], options)
     with pytest.raises(ValueError, match="'t0' of int8 has no scale"):
         run_imported(data, np.zeros(4, "int8"))
+
+
+def test_borders_are_what_stands_for_0_in_the_result() -> None:
+    x, pads = bytes_of("int8", 1, 2, 3), constant(np.array([[0, 0], [1, 1], [2, 0]], "int32"))
+    made = one_operator("PAD", [quantised("int8", x.shape, 0.05, 7), pads],
+                        [quantised("int8", (1, 4, 5), 0.02, -3)], ("PadOptions", {}))
+    (wanted,) = run_litert(made, x, reference=True)
+    np.testing.assert_array_equal(run_imported(made, x)[0], wanted)
+    assert wanted[0, 0, 0] == -3
+
+
+@pytest.mark.parametrize("beta", [-1.0, float("nan"), float("inf")])
+def test_a_softmax_of_no_scale_is_refused(beta: float) -> None:
+    data = quantised("int8", (1, 4), 0.05, 0)
+    made = one_operator("SOFTMAX", [data], [quantised("int8", (1, 4), 1 / 256, -128)],
+                        ("SoftmaxOptions", {"beta": beta}))
+    with pytest.raises(ValueError, match="its beta times the scale of its data"):
+        run_imported(made, bytes_of("int8", 1, 4))

@@ -38,8 +38,17 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "depthwise": ((5, 7, 3), 3, (3, 3), {"padding": (1, 1, 1, 1), "groups": 3}),
     "one column": ((4, 5, 2), 2, (3, 1), {"padding": (1, 0, 1, 0), "groups": 2}),
     "steps": ((7, 9, 2), 2, (3, 3), {"padding": (0, 0, 1, 1), "groups": 2, "strides": (2, 2)}),
-    "bands": ((40, 36, 2), 2, (3, 3), {"padding": (1, 1, 1, 1), "groups": 2, "strides": (2, 2)}),
-    "wide": ((6, 13, 2), 2, (5, 5), {"padding": (2, 2, 2, 2), "groups": 2}),
+    "planes in bands":
+        ((40, 36, 2), 2, (3, 3), {"padding": (1, 1, 1, 1), "groups": 2, "strides": (2, 2)}),
+    "planes of wide windows": ((6, 13, 2), 2, (5, 5), {"padding": (2, 2, 2, 2), "groups": 2}),
+    "rescaled bands":
+        ((40, 36, 4), 4, (3, 3), {"padding": (1, 1, 1, 1), "groups": 4, "strides": (2, 2)}),
+    "rescaled wide windows": ((6, 13, 3), 3, (5, 5), {"padding": (2, 2, 2, 2), "groups": 3}),
+    "rescaled rows": ((12, 5, 8), 8, (3, 3), {"padding": (1, 1, 1, 1), "groups": 8}),
+    "rescaled line": ((1, 47, 8), 8, (1, 10), {"groups": 8}),
+    "window of the image": ((13, 1, 8), 8, (13, 1), {"groups": 8}),
+    "rescaled to any point by steps":
+        ((11, 11, 12), 12, (3, 3), {"padding": (0, 1, 1, 0), "groups": 12, "strides": (2, 2)}),
     "long": ((5, 5, 24), 6, (1, 1), {}),
     "written out": ((31, 31, 8), 16, (1, 1), {"strides": (2, 2)}),
     "rescaled to any point": ((16, 16, 8), 16, (1, 1), {}),
@@ -58,10 +67,12 @@ def layer(name: str, given: str = "x") -> tuple[Any, dict[str, Array], Array]:
     groups = attrs.get("groups", 1)
     w = extremes(rng, (outputs, *window, inputs // groups), "int8")
     zero, bias = 17, rng.integers(-9000, 9000, outputs).astype("int32")
-    is_lowest = name.startswith(("rescaled", "planes")) and not name.endswith("any point")
+    is_lowest = name.startswith(("rescaled", "planes")) and "any point" not in name
     point = -128 if is_lowest else -3
     multiplier = rng.integers(1 << 30, (1 << 31) - 1, outputs).astype("int32")
     power = rng.integers(-9, -5, outputs).astype("int32")
+    if name.startswith("planes"):
+        power[-1] = -2  # which kernels that round by a product have no factor for
     kernel = np.moveaxis(w, 0, -1) if groups == 1 else w.transpose(1, 2, 0, 3)
     made = relay.qnn.conv2d(
         relay.var(given, shape=x.shape, dtype="int8"), relay.const(kernel), relay.const(zero),
@@ -89,16 +100,19 @@ def test_layers_are_exact(name: str) -> None:
     made, feeds, want = layer(name)
     wanted = "planes" if WINDOWS[name][3].get("groups", 1) > 1 else "halves"
     mod = implement(made, M4, wanted, target="c")
-    is_rescaled = name.startswith("rescaled")
+    is_window = name == "window of the image"
+    is_rescaled = name.startswith("rescaled") or is_window
     assert names_in(mod) == ([] if is_rescaled else [wanted])
-    assert ("qnn.rescaled_pixels" in mod.astext()) == is_rescaled
+    kind = "window" if is_window else "planes" if wanted == "planes" else "pixels"
+    rescaled = f"qnn.rescaled_{kind}"
+    assert (rescaled in mod.astext()) == is_rescaled
     built = relay.build(mod, target="c")
     assert "_out(" in built.get_lib().get_source() or not name.endswith("written out")
     np.testing.assert_array_equal(run_built(built, **feeds), want)
 
 
 @pytest.mark.parametrize(("rows", "depth", "units"), [
-    (1, 21, 8), (1, 8, 7), (7, 12, 5), (1, 512, 6), (1, 512, 3),
+    (1, 21, 8), (1, 8, 7), (7, 12, 5), (1, 512, 6), (1, 512, 3), (1, 64, 2), (1, 20, 1),
 ])
 def test_rows_are_exact(rows: int, depth: int, units: int) -> None:
     rng = np.random.default_rng(depth)

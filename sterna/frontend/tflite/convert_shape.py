@@ -211,7 +211,7 @@ def pad(node: Node) -> RelayExpr:
     if node.has(2):
         value = reshape(node[2], ())
     elif node.is_quantized():
-        value = like(single(node.quantization(0), "its data")[1], node[0])
+        value = like(single(node.result_quantization(), "the result")[1], node[0])
     else:
         value = like(0, node[0])
     return call("nn.pad", node[0], width, value) if any(map(any, width)) else node[0]

@@ -29,6 +29,7 @@ from sterna.support.errors import OpNotImplemented
 DIFFERENCE_BITS, SUM_BITS = 5, 12
 # Exponentials of processors' kernels have 16 bits.
 TABLE_BITS = 16
+LARGEST_SCALE = float(np.finfo(np.float32).max)
 # Of 16 bits: how far below the largest of its row a number still counts, and the bits of 1.
 REACH, SHORT_BITS = 10.0, 15
 
@@ -44,6 +45,9 @@ def softmax(node: Node) -> RelayExpr:
     if dtype_of(node[0]) not in ("int8", "uint8", "int16"):
         raise OpNotImplemented(f"softmax of {node.dtype()}")
     scale, _ = single(node.quantization(0), "its data")
+    if not 0 <= beta * float(scale) <= LARGEST_SCALE:
+        raise ValueError(f"its beta times the scale of its data is a number of float32 from 0 on, "
+                         f"not {beta} * {scale}")
     if node.dtype() == "int16":
         return _of_shorts(node, float(scale), beta)
     if node.rounding == TFLM or node.result_dtype() != node.dtype():

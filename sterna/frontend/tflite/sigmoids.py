@@ -52,7 +52,7 @@ def sigmoid_of_bytes(kind: str, scale: float, zero: int) -> Array:
     arguments = multiplied(np.where(inside, distances, 0), multiplier, power)
     curve = WIDE.logistic if kind == "LOGISTIC" else WIDE.tanh
     made = divided_by_power(curve(arguments, WHOLE_BITS), FRACTION - bits) + start
-    return saturated(np.where(inside, made, np.where(distances < 0, -128, 127)), "int8")
+    return saturated(np.where(inside, made, np.where(distances <= -radius, -128, 127)), "int8")
 
 
 def sigmoid_of_shorts(node: Node) -> RelayExpr:

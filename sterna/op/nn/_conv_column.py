@@ -45,8 +45,6 @@ def column_as_line(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr
            "kernel_size": attrs.kernel_size and attrs.kernel_size[::-1]},
     )
     _, _, steps, outputs = tensor_type(made).concrete_shape
-    if steps == 1:  # has no neighbours
-        return None
     return call("reshape", made, newshape=(batch, steps, 1, outputs))
 
 

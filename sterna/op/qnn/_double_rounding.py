@@ -26,13 +26,20 @@ def rounding_records(
 
     None where a shift is no factor.
     """
+    words = rounding_words(multiplier, power, zero)
+    if words is None:
+        return None
+    return np.concatenate([start[:, None], halves_of(weights), words], 1).astype(np.int32)
+
+
+def rounding_words(multiplier: Array, power: Array, zero: int) -> Array | None:
+    """The last three words of each record; None where a shift is no factor."""
     right = -power
     if right.min() < LEAST_RIGHT or right.max() > MOST_RIGHT:
         return None
-    count = len(weights)
-    parts = [start, halves_of(weights), 2 * multiplier - (1 << 32), np.int64(1) << (33 - right),
-             np.full(count, 2 * zero + 1)]
-    return np.concatenate([part.reshape(count, -1) for part in parts], 1).astype(np.int32)
+    parts = 2 * multiplier - (1 << 32), np.int64(1) << (33 - right), np.full(
+        len(right), 2 * zero + 1)
+    return np.stack(parts, 1)
 
 
 def rounded(total: Expr, factor: Expr, right: Expr, zero: Expr) -> Any:

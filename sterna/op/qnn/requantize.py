@@ -15,7 +15,10 @@ from sterna.ir.expr import Call, Expr, ExprLike, Let, Var
 from sterna.ir.types import TensorType, Type
 from sterna.op.checks import of_kind, tensor
 from sterna.op.elementwise import quiet
-from sterna.op.qnn.rescaled_pixels import implement_rescale
+from sterna.op.qnn._rescaled_layer import with_normal_factors
+from sterna.op.qnn.rescaled_pixels import implement_pixels
+from sterna.op.qnn.rescaled_planes import implement_planes
+from sterna.op.qnn.rescaled_window import implement_window
 from sterna.op.qnn.small_sums import scaled_to_bytes
 from sterna.op.quantization import (
     along_channels,
@@ -32,9 +35,11 @@ from sterna.op.quantization import (
 from sterna.op.tensor.convert import convert, converted
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call as CallExpr
 from sterna.relay.expr import Constant, RelayExpr, const
 from sterna.relay.op import BROADCAST, Case, ContractionRules, OpRecord, call, register
 from sterna.relay.quantized import int_range
+from sterna.schedule.kernel import Processor
 from sterna.support.dtype import DataType
 from sterna.target import Target, instructions_of
 from sterna.te import Tensor, compute, floor, nearbyint, round
@@ -87,7 +92,10 @@ class RescaleAttrs(Attrs):
     scales_down: bool = False
     """Every scaled number is at most half as large: it and a zero point fit into 32 bits."""
     is_normal: bool = False
-    """Every multiplier has all of its 31 bits, and shifts go two places or more to the right."""
+    """Every multiplier has all of its 31 bits, and shifts go two places or more to the right.
+
+    Or one place, of sums of less than 2**30.
+    """
 
     def normalize(self) -> None:
         _expect_rounding(self.rounding)
@@ -285,6 +293,13 @@ def _compute_whole(
 
     multipliers, powers = stage(0, "multiplier"), stage(1, "shift")
     return _rescaled(attrs, out, data, multipliers, powers, input_zero, output_zero)
+
+
+def _implement(found: CallExpr, processor: Processor, growth: float) -> RelayExpr | None:
+    """Together with a layer of one tap or of channels apart, where that spares instructions."""
+    ways = (implement_pixels, implement_window, implement_planes)
+    made = (way(found, processor) for way in ways)
+    return next((each for each in made if each is not None), None) or with_normal_factors(found)
 
 
 def _fractions(input_scale: Array, output_scale: Array) -> tuple[Array, Array]:
@@ -528,7 +543,7 @@ register(OpRecord(
     pattern=BROADCAST,
     is_monotone=True,
     layout=along_channels,
-    contraction=ContractionRules(implement=implement_rescale),
+    contraction=ContractionRules(implement=_implement),
     cases=[
         Case((_operands(1, 0, 0)[0], _MULTIPLIERS, np.array([0, -7, 4], "int32"),
               np.array(3), np.array(-5)), {"axis": 0, "rounding": rounding, "out_dtype": dtype})

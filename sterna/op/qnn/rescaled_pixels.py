@@ -12,7 +12,7 @@ lie far apart, each channel has its own.
 """
 
 import math
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,7 @@ from sterna.ir import build
 from sterna.ir.expr import Call as ScalarCall
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import at_least, axis_of
-from sterna.op.dynamic import tensor_type
-from sterna.op.nn._conv_shape import contraction_of
+from sterna.op.checks import at_least
 from sterna.op.qnn._double_rounding import (
     INT8,
     INT32,
@@ -33,21 +31,21 @@ from sterna.op.qnn._double_rounding import (
     rounding_records,
 )
 from sterna.op.qnn._packed_halves import halves_of, macs, weight_at, weights_of
-from sterna.relay.arrays import Array, to_numpy
+from sterna.op.qnn._rescaled_layer import RescaledLayer, in_place_of, rescaled_layer
+from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.expr import Call, Constant, RelayExpr, const
+from sterna.relay.expr import Call, RelayExpr, const
 from sterna.relay.op import (
     OPAQUE,
     Case,
     ContractionRules,
     OpRecord,
     call,
-    is_call_of,
     register,
 )
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
-from sterna.schedule.implementation import plan_of, unpacked
+from sterna.schedule.implementation import plan_of
 from sterna.schedule.implementations.halves import IMPLEMENTATION as HALVES
 from sterna.schedule.implementations.halves import Tile, layer_instructions
 from sterna.schedule.kernel import Processor
@@ -85,31 +83,9 @@ class RescaledPixelsAttrs(Attrs):
             raise ValueError(f"shift is from 0 to 31, not {self.shift}")
 
 
-@dataclass(frozen=True, slots=True)
-class RescaledLayer:
-    """A convolution of one tap by halves of words, rounded TWICE to bytes; by output channel."""
-
-    sums: Call
-    made: Contraction
-    weights: Array
-    """(output, input)"""
-    start: Array
-    """What is added to sums."""
-    multiplier: Array
-    power: Array
-    zero: int
-
-    @property
-    def instructions(self) -> float:
-        """Of the layer as it is implemented."""
-        plan = plan_of(self.sums.attrs)
-        assert plan is not None
-        return layer_instructions(self.made, Tile(plan.integer("pixels"), plan.integer("channels")))
-
-
-def implement_rescale(found: Call, processor: Processor, growth: float) -> RelayExpr | None:
+def implement_pixels(found: Call, processor: Processor) -> RelayExpr | None:
     """A pointwise layer's rescaling together with the layer, where that spares instructions."""
-    given = rescaled_layer(found) if processor.has_dot_halves else None
+    given = layer_of_pixels(found) if processor.has_dot_halves else None
     pixels = 0 if given is None else pixels_of(given.made)
     if given is None or pixels == 0:
         return None
@@ -123,71 +99,33 @@ def implement_rescale(found: Call, processor: Processor, growth: float) -> Relay
     if packed is None:
         return None
     records, shift = packed
-    spared = given.instructions - rescaled_instructions(given.made, pixels, shift > 0)
+    spared = pixel_instructions(given) - rescaled_instructions(given.made, pixels, shift > 0)
     if spared <= WORTH * given.made.weight_bytes:
         return None
     words = const(records)
     words.span = given.sums.args[1].span
-    return call("qnn.rescaled_pixels", given.sums.args[0], words, shift=shift, pixels=pixels)
+    made = call("qnn.rescaled_pixels", given.sums.args[0], words, shift=shift, pixels=pixels)
+    return in_place_of(found, made)
 
 
-def rescaled_layer(found: Call) -> RescaledLayer | None:
-    """What is rescaled, if it is such a layer and its parameters are known."""
-    attrs: Any = found.attrs
-    total, *factors, near, zero = found.args
-    points = [_number(each) for each in (near, zero)]
-    if attrs.rounding != "TWICE" or not attrs.is_normal or attrs.out_dtype != INT8:
+def layer_of_pixels(found: Call) -> RescaledLayer | None:
+    """A layer of one tap by halves of words, with its weights (output, input)."""
+    given = rescaled_layer(found)
+    plan = None if given is None else plan_of(given.sums.attrs)
+    if given is None or plan is None or plan.name != HALVES.name:
         return None
-    sums, start = _split_bias(total)
-    if points[0] != 0 or points[1] is None or not isinstance(sums, Call):
+    made = given.made
+    if made.taps > 1 or made.is_padded:
         return None
-    if not is_call_of(sums, "nn.conv2d") or not _reads_channels(attrs, start, sums):
-        return None
-    described = _layer(sums)
-    known = [to_numpy(each.data) for each in factors if isinstance(each, Constant)]
-    if described is None or len(known) < len(factors):
-        return None
-    made, weights = described
-    start, multiplier, power = (
-        np.broadcast_to(values.reshape(-1), made.outputs).astype(np.int64)
-        for values in (start, *known)
-    )
-    return RescaledLayer(sums, made, weights, start, multiplier, power, points[1])
+    return replace(given, weights=given.weights.reshape(made.outputs, made.depth).astype(np.int64))
 
 
-def _split_bias(total: RelayExpr) -> tuple[RelayExpr, Array]:
-    """Sums, and the constants that are added to them."""
-    if isinstance(total, Call) and is_call_of(total, "add"):
-        sums, added = total.args
-        if isinstance(added, Constant):
-            return sums, to_numpy(added.data).astype(np.int64)
-    return total, np.zeros((), np.int64)
-
-
-def _number(parameter: RelayExpr) -> int | None:
-    if not isinstance(parameter, Constant):
-        return None
-    values = to_numpy(parameter.data).reshape(-1)
-    return int(values[0]) if values.size and np.all(values == values[0]) else None
-
-
-def _reads_channels(attrs: Any, start: Array, sums: Call) -> bool:
-    """Whether factors, and what is added, are one number or of the last axis: of channels."""
-    ndim = tensor_type(sums).ndim
-    is_last = axis_of(attrs.axis, ndim) == ndim - 1
-    return is_last and (start.size == 1 or start.size == start.shape[-1])
-
-
-def _layer(sums: Call) -> tuple[Contraction, Array] | None:
-    """A convolution of one tap by halves of words, with its weights (output, input)."""
-    plan, (data, weight) = plan_of(sums.attrs), sums.args[:2]
-    if plan is None or plan.name != HALVES.name or not isinstance(weight, Constant):
-        return None
-    made = contraction_of(sums.attrs, tensor_type(data), tensor_type(weight))
-    if made is None or made.taps > 1 or made.is_padded or sums.attrs is None:
-        return None
-    weights = unpacked(sums.attrs, made, [to_numpy(weight.data)])
-    return made, weights.reshape(made.outputs, made.depth).astype(np.int64)
+def pixel_instructions(given: RescaledLayer) -> float:
+    """Of such a layer as it is implemented."""
+    plan = plan_of(given.sums.attrs)
+    assert plan is not None
+    tile = Tile(plan.integer("pixels"), plan.integer("channels"))
+    return layer_instructions(given.made, tile)
 
 
 def records_of(

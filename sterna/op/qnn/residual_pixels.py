@@ -23,7 +23,7 @@ from sterna.op.qnn._double_rounding import (
     rounding_records,
 )
 from sterna.op.qnn._packed_halves import macs, weight_at, weights_of
-from sterna.op.qnn.rescaled_pixels import rescaled_layer
+from sterna.op.qnn.rescaled_pixels import layer_of_pixels, pixel_instructions
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr, const
@@ -112,7 +112,7 @@ def _layer_of(layer: Call) -> _Layer | None:
         made = _contraction((1, 1), tensor_type(data), tensor_type(layer))
         takes = rescaled_instructions(made, attrs.pixels, False) + _sums(made, APART)
         return _Layer(made, data, to_numpy(words.data), words.span, takes, 0)
-    given = rescaled_layer(layer) if is_call_of(layer, "qnn.rescale") else None
+    given = layer_of_pixels(layer) if is_call_of(layer, "qnn.rescale") else None
     if given is None or given.made.depth % GROUP:
         return None
     parts = given.weights, given.start, given.multiplier, given.power
@@ -120,7 +120,7 @@ def _layer_of(layer: Call) -> _Layer | None:
     if records is None:
         return None
     data, weight = given.sums.args[:2]
-    takes = given.instructions + _sums(given.made, SUMMED)
+    takes = pixel_instructions(given) + _sums(given.made, SUMMED)
     return _Layer(given.made, data, records, weight.span, takes, given.made.weight_bytes)
 
 

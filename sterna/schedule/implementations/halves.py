@@ -43,8 +43,9 @@ class Tile:
 
     @property
     def instructions(self) -> int:
-        """Of one step: four products of each sum."""
-        return panel_loads(self.pixels) + self.channels * (3 + 2 * self.pixels)
+        """Of one step: four products of each sum, the words of two channels by one load."""
+        loads = panel_loads(self.pixels) + -(-self.channels // 2)
+        return loads + self.channels * (2 + 2 * self.pixels)
 
 
 class Halves(PackedImplementation):
@@ -111,7 +112,7 @@ def layer_instructions(made: Contraction, tile: Tile) -> float:
     groups = groups_of(made)
 
     each, widened = tile.instructions + 1, WIDENED * groups * tile.pixels
-    if reads_bytes(made, tile.pixels):
+    if reads_bytes(made, tile.pixels, tile.channels):
         each, widened = each + 2, 0
     even, finished = (1.0, FINISHED) if made.pixels % tile.pixels == 0 else (
         UNEVEN, FINISHED + LOOPED)

@@ -46,7 +46,7 @@ class Planes(PackedImplementation):
             return []
         most = min(MOST_OUTPUTS, made.result[1])
         found = {
-            outputs: _instructions(made, outputs)
+            outputs: layer_instructions(made, outputs)
             for outputs in range(1, most + 1)
             if _begins_whole(made, outputs)
         }
@@ -63,10 +63,7 @@ class Planes(PackedImplementation):
         expect_shape(operands, packed_shape(made))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
-        words = operands[0]
-        columns = [words[:, :, tap // 2, tap % 2] for tap in range(2 * words.shape[2])]
-        whole = np.stack([*columns, words[:, :, -1, 3]], axis=2)
-        return whole[:, :, : made.window[1], None]
+        return unpacked(made, operands[0])[..., None]
 
     def kernel(
         self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
@@ -88,12 +85,20 @@ def packed(made: Contraction, weights: Array) -> Array:
     return np.ascontiguousarray(np.stack(words, axis=2))
 
 
+def unpacked(made: Contraction, words: Array) -> Array:
+    """The weights (channel, row, column) of such words."""
+    columns = [words[:, :, tap // 2, tap % 2] for tap in range(2 * words.shape[2])]
+    whole = np.stack([*columns, words[:, :, -1, 3]], axis=2)
+    return whole[:, :, : made.window[1]]
+
+
 def _begins_whole(made: Contraction, outputs: int) -> bool:
     """Whether the windows of all tiles of a row begin with a word."""
     return outputs * made.strides[1] % 2 == 0 or outputs == made.result[1]
 
 
-def _instructions(made: Contraction, outputs: int) -> float:
+def layer_instructions(made: Contraction, outputs: int) -> float:
+    """The instructions of the whole contraction."""
     words = plane_words(made, outputs)
     band = band_rows(made, words)
     rows = made.result[0] // band * plane_rows(made, band)

@@ -1,0 +1,178 @@
+"""Depthwise windows as large as the image with their rescaling in one kernel: qnn.rescaled_window.
+
+Four channels have one record: what sums begin with, a word of weights for each tap, the zero point,
+and what rounds each of them TWICE to bytes.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from sterna.ir.expr import Expr
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import at_least, tensor
+from sterna.op.qnn._double_rounding import (
+    INT8,
+    INT32,
+    INT64,
+    rounded,
+    rounded_array,
+    rounding_words,
+)
+from sterna.op.qnn._rescaled_layer import RescaledLayer, in_place_of, rescaled_layer
+from sterna.relay.arrays import Array
+from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.expr import Call, RelayExpr, const
+from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
+from sterna.schedule.contraction import Contraction
+from sterna.schedule.implementation import plan_of
+from sterna.schedule.implementations.halves import FINISHED
+from sterna.schedule.implementations.planes import IMPLEMENTATION as PLANES
+from sterna.schedule.implementations.planes import layer_instructions
+from sterna.schedule.kernel import Processor
+from sterna.schedule.rescaled_window_kernel import (
+    BESIDE,
+    FOUR,
+    RescaledWindowKernel,
+    covers_image,
+    rescaled_window_instructions,
+)
+from sterna.te import Tensor, compute, reduce_axis
+from sterna.te import sum as te_sum
+
+# Instructions of a product in plain loops.
+PLAIN_PRODUCT = 3.5
+
+
+@attributes
+class RescaledWindowAttrs(Attrs):
+    """Of qnn.rescaled_window."""
+
+    by_halves: bool = False
+    """Whether halves of words are multiplied; else one number after the other, on any processor."""
+
+
+def implement_window(found: Call, processor: Processor) -> RelayExpr | None:
+    """A window as large as its image together with its rescaling, where that spares work."""
+    if not processor.has_dot_halves or processor.has_dot_across:
+        return None
+    given = rescaled_layer(found)
+    if given is None or not _suits(given.made):
+        return None
+    words = rounding_words(given.multiplier, given.power, given.zero)
+    if words is None or _instructions(given) <= rescaled_window_instructions(given.made):
+        return None
+    records = const(_records(given.weights, given.start, words))
+    records.span = given.sums.args[1].span
+    return in_place_of(found, call(
+        "qnn.rescaled_window", given.sums.args[0], records, by_halves=True))
+
+
+def _suits(made: Contraction) -> bool:
+    kinds = {str(made.data), str(made.weight)} == {"int8"}
+    return kinds and made.channels_last and covers_image(made) and made.outputs % FOUR == 0
+
+
+def _instructions(given: RescaledLayer) -> float:
+    """Of the layer as it is implemented."""
+    plan, made = plan_of(given.sums.attrs), given.made
+    if plan is not None and plan.name == PLANES.name:
+        return layer_instructions(made, plan.integer("outputs"))
+    return made.pixels * made.outputs * (FINISHED + PLAIN_PRODUCT * made.products)
+
+
+def _records(weights: Array, start: Array, words: Array) -> Array:
+    """weights: (channel, ...); words: by channel a multiplier, a factor and what rounds."""
+    blocks = len(weights) // FOUR
+    taps = weights.reshape(blocks, FOUR, -1).transpose(0, 2, 1).astype(np.int8)
+    four = np.ascontiguousarray(taps).view("<i4").reshape(blocks, -1)
+    factors = words[:, :2].reshape(blocks, -1)
+    parts = [start.reshape(blocks, FOUR), four, words[::FOUR, 2:], factors]
+    return np.concatenate(parts, 1).astype(np.int32)
+
+
+# ---- the operator ----
+
+
+def _infer(attrs: RescaledWindowAttrs, data: Type, records: Type) -> TensorType:
+    kind, words = tensor(data, "data", 4), at_least(records, "records", 2)
+    if kind.dtype != INT8 or words.dtype != INT32:
+        raise ValueError(f"data is int8 and records are int32, not {kind.dtype}, {words.dtype}")
+    batch, rows, columns, channels = kind.concrete_shape
+    want = (channels // FOUR, rows * columns + BESIDE)
+    if channels % FOUR or tuple(words.shape) != want:
+        raise ValueError(f"records of four channels have the shape {want} for {kind}, whose "
+                         f"channels come by four, not {words.shape}")
+    return TensorType((batch, 1, 1, channels), INT8)
+
+
+def _compute(
+    attrs: RescaledWindowAttrs, out: TensorType, data: Tensor, records: Tensor
+) -> Tensor:
+    batch, rows, columns, channels = TensorType(data.shape, INT8).concrete_shape
+    if attrs.by_halves:
+        made = Contraction(
+            batch, (rows, columns), channels, (1, 1), channels, INT8, INT8, INT32,
+            (rows, columns), groups=channels)
+        kernel = RescaledWindowKernel(made)
+        return kernel.tensor("T_rescaled", out, None, (data, records))
+    row, column = (reduce_axis((0, n), name=f"r{axis}")
+                   for n, axis in zip((rows, columns), "yx", strict=True))
+
+    def product(n: Expr, channel: Expr) -> Expr:
+        word = records(channel // FOUR, row.var * columns + column.var + FOUR)
+        weight = (word >> channel % FOUR * 8).astype(INT8)
+        return data(n, row.var, column.var, channel).astype(INT32) * weight.astype(INT32)
+
+    sums: Tensor = compute(
+        out.shape, lambda *i: te_sum(product(i[0], i[-1]), axis=[row, column]), name="T_sums")
+    behind = FOUR + rows * columns
+
+    def element(*i: Expr) -> Any:
+        block, lane = i[-1] // FOUR, i[-1] % FOUR
+        factor, right = (records(block, lane * 2 + (behind + place)) for place in (1, 2))
+        total = sums(*i) + records(block, lane)
+        return rounded(total.astype(INT64), factor, right, records(block, behind))
+
+    result: Tensor = compute(out.shape, element, name="T_rescaled")
+    return result
+
+
+def _reference(attrs: RescaledWindowAttrs, data: Array, records: Array) -> Array:
+    channels, behind = data.shape[-1], records.shape[1] - 9
+    four = np.ascontiguousarray(records[:, FOUR:behind]).astype("<i4").view("<i1")
+    taps = four.reshape(len(records), -1, FOUR).transpose(1, 0, 2).reshape(-1, channels)
+    seen = data.reshape(len(data), -1, channels).astype(np.int64)
+    sums = (seen * taps).sum(1) + records[:, :FOUR].reshape(-1)
+    factors = records[:, behind + 1 :].reshape(-1, 2)
+    words = np.column_stack([factors, np.repeat(records[:, behind], FOUR)])
+    made = rounded_array(sums, words)
+    return np.asarray(made.reshape(len(data), 1, 1, channels).astype(np.int8))
+
+
+def _macs(attrs: RescaledWindowAttrs, out: TensorType, data: TensorType, *others: Any) -> int:
+    """One for each element of the data."""
+    return int(np.prod(data.concrete_shape))
+
+
+_WORDS = rounding_words(np.resize([1 << 30, 1395864371], 8), np.resize([-7, -4, -9], 8), 9)
+assert _WORDS is not None
+_RECORDS = _records(np.resize([127, -128, 3, 5, -70], (8, 3, 2)), np.resize([400, -30], 8), _WORDS)
+
+register(OpRecord(
+    "qnn.rescaled_window",
+    inputs=("data", "records"),
+    attrs=RescaledWindowAttrs,
+    infer=_infer,
+    compute=_compute,
+    reference=_reference,
+    macs=_macs,
+    pattern=OPAQUE,
+    contraction=ContractionRules(is_packed=True),
+    mixed_precision="never",
+    cases=[Case((((2, 3, 2, 8), "int8"), _RECORDS), {})],
+    doc="A depthwise convolution of int8 with the channels last, by windows as large as the image, "
+        "rescaled to int8. A record is what the sums of four channels begin with, by taps their "
+        "weights as the bytes of a word, the zero point times 2 and 1, and of each channel a "
+        "multiplier less 2**31 times 2 and a shift as a power of 2.",
+))
