@@ -17,7 +17,7 @@ from sterna.frontend import from_onnx
 from sterna.relay.arrays import Array, from_numpy, to_numpy
 from sterna.relay.backend import Executor
 from sterna.runtime.executor import AotModule
-from tests.frontend.support import model_of
+from tests.frontend.support import check, model_of
 
 TARGET = "llvm -mcpu=native -opt-level=0"
 DATA = np.arange(12, dtype="float32").reshape(3, 4)
@@ -155,3 +155,37 @@ def test_a_name_may_have_braces() -> None:
     made.graph.node[0].name = "{}a%s"
     with pytest.raises(IndexError, match=r"node '\(\)a%s' \(Gather\): index 9 is not"):
         sterna.compile(made, target=TARGET)(DATA, np.full((2, 3), 9))
+
+
+def refused(model: ModelProto, text: str, *arrays: Array) -> None:
+    with pytest.raises(IndexError, match=text):
+        sterna.compile(model, target=TARGET)(*arrays)
+
+
+def test_other_operators_that_are_given_indices() -> None:
+    cache, new = np.zeros((2, 4, 3), "float32"), np.ones((2, 2, 3), "float32")
+    feeds: dict[str, Array] = {"x": cache, "new": new, "at": np.array([0, 3])}
+    node = helper.make_node("TensorScatter", list(feeds), ["y"], name="it", axis=1)
+    text = r"node 'it' \(TensorScatter\): index 4 is not one of the 4 elements of axis 1"
+    refused(model_of([node], feeds, {}, ["y"], 24), text, *feeds.values())
+    feeds = {"x": np.ones((1, 1, 4, 4), "float32"), "boxes": np.zeros((2, 4), "float32"),
+             "at": np.array([0, -1])}
+    node = helper.make_node("RoiAlign", list(feeds), ["y"], name="it")
+    text = r"node 'it' \(RoiAlign\): index -1 is not one of the 1 elements of axis 0"
+    refused(model_of([node], feeds, {}, ["y"], 17), text, *feeds.values())
+    feeds = {"x": np.zeros((4, 16), "uint8"), "at": np.array([3, -5])}
+    node = helper.make_node(
+        "GatherBlockQuantized", [*feeds, "scale"], ["y"], name="it", domain="com.microsoft",
+        block_size=16, bits=8, quantize_axis=1,
+    )
+    scale = np.arange(4, dtype="float32")[:, None]
+    made = model_of([node], feeds, {"scale": scale}, ["y"], 17)
+    text = r"node 'it' \(GatherBlockQuantized\): index -5 is not one of the 4 elements of axis 0"
+    refused(made, text, *feeds.values())
+    found = sterna.compile(made, target=TARGET)(feeds["x"], np.array([3, -1]))
+    np.testing.assert_array_equal(np.asarray(found)[:, 0], [-384, -384])
+
+
+@pytest.mark.parametrize("k", [-(2**40), -3, 4, 2**40])
+def test_diagonals_outside_of_a_matrix(k: int) -> None:
+    check("EyeLike", DATA, k=k)

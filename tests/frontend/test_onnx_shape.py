@@ -68,6 +68,8 @@ def test_slice() -> None:
     for begin, end in ((-9, -100), (-9, -4), (-100, -100), (100, -100), (-1, -100)):
         for weights in ([1, 2, 3, 4], [3, 4]):
             check("Slice", data, ints(begin), ints(end), ints(0), ints(-2), weights=weights)
+    for begin, end, stride in ((0, 5, 2**63 - 1), (4, -9, -(2**63)), (1, 5, 5), (4, 0, -4)):
+        check("Slice", data, ints(begin), ints(end), ints(-2), ints(stride), weights=[1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])

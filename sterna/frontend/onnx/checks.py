@@ -19,9 +19,14 @@ from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 
 
-def on_axis(node: Node, place: int, axis: int) -> RelayExpr:
-    """Indices along an axis of the first operand; those below 0 count from its end."""
-    return _on_axis(node, node[place], node.known(place), axis)
+def on_axis(node: Node, place: int, axis: int, from_end: bool = True) -> RelayExpr:
+    """Indices along an axis of the first operand, from whose end those below 0 may count."""
+    return _on_axis(node, node[place], node.known(place), axis, from_end)
+
+
+def from_front_of_axis(node: Node, indices: RelayExpr, axis: int) -> RelayExpr:
+    """Computed indices along an axis of the first operand."""
+    return _on_axis(node, indices, None, axis, from_end=False)
 
 
 def on_axes(node: Node, place: int, first: int = 0) -> RelayExpr:
@@ -56,26 +61,29 @@ def not_zero(node: Node, place: int) -> RelayExpr:
     return divisors
 
 
-def _on_axis(node: Node, indices: RelayExpr, known: Array | None, axis: int) -> RelayExpr:
-    if _is_sure(node, known, axis):
+def _on_axis(
+    node: Node, indices: RelayExpr, known: Array | None, axis: int, from_end: bool = True
+) -> RelayExpr:
+    if _is_sure(node, known, axis, from_end):
         return indices
     count = cast(extent_of(node[0], axis), "int64")
+    least = call("negative", count) if from_end else constant(0, "int64")
     text = f"index {{}} is not one of the {{}} elements of axis {axis}"
-    return _checked(node, indices, (call("negative", count), count), "IndexError", text)
+    return _checked(node, indices, (least, count), "IndexError", text)
 
 
-def _is_sure(node: Node, known: Array | None, axis: int) -> bool:
+def _is_sure(node: Node, known: Array | None, axis: int, from_end: bool = True) -> bool:
     """Whether indices are on an axis in every run; a ValueError if they are in none."""
     if known is None:
         return False
     extent = type_of(node[0]).shape[axis]
-    if type(extent) is int and _any_outside(known, extent):
+
+    def any_outside(count: int) -> bool:
+        return bool(((known < (-count if from_end else 0)) | (known >= count)).any())
+
+    if type(extent) is int and any_outside(extent):
         raise ValueError(f"an index is not one of the {extent} elements of axis {axis}")
-    return type(extent) is int or not _any_outside(known, 1)  # all have a first and a last one
-
-
-def _any_outside(indices: Array, extent: int) -> bool:
-    return bool(((indices < -extent) | (indices >= extent)).any())
+    return type(extent) is int or not any_outside(1)  # all have a first and a last one
 
 
 def _checked(

@@ -265,7 +265,10 @@ def known_tensor(node: Node) -> RelayExpr:
 def eye_like(node: Node) -> RelayExpr:
     number = node.attr("dtype")
     dtype = dtype_of(node[0]) if number is None else element_type(number)
-    return call("eye_like", node[0], k=node.attr("k", 0), dtype=dtype)
+    k, (rows, columns) = node.attr("k", 0), node.dims()
+    if type(rows) is int and type(columns) is int:  # the next diagonals outside have no elements
+        k = min(max(k, -rows), columns)
+    return call("eye_like", node[0], k=k, dtype=dtype)
 
 
 @converter("ConstantOfShape")

@@ -15,7 +15,7 @@ from sterna.frontend.calls import (
     reshape,
     type_of,
 )
-from sterna.frontend.onnx.checks import on_axes, on_axis
+from sterna.frontend.onnx.checks import from_front_of_axis, on_axes, on_axis
 from sterna.frontend.onnx.convert_vision import first_of
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
@@ -82,6 +82,8 @@ def tensor_scatter(node: Node) -> RelayExpr:
         at = call("add", reshape(cast(node[2], "int64"), (-1, *[1] * (rank - 1))), at)
     if mode == "circular":
         at = call("floor_mod", at, extent_of(cache, axis))
+    elif node.has(2):
+        at = from_front_of_axis(node, at, axis)
     at = call("add", at, call("zeros_like", cast(update, "int64")))
     return call("scatter_elements", cache, at, update, axis=axis)
 

@@ -159,6 +159,8 @@ def slice_to(node: Node) -> RelayExpr:
     axes = tuple(node.ints(3, "axes")) if node.has(3) else None
     if all(isinstance(given, tuple) for given in (begin, end, strides or ())):
         own = axes or tuple(range(len(begin)))  # type: ignore[arg-type]
+        if isinstance(strides, tuple):
+            strides = _no_further(strides, own, node.dims())
         if strides is None or (isinstance(strides, tuple) and min(strides) > 0):
             return call("strided_slice", node[0], begin, end, strides, axes=own)
         return _cut_backwards(node, begin, end, strides, own)  # type: ignore[arg-type]
@@ -178,6 +180,20 @@ def slice_to(node: Node) -> RelayExpr:
 def _strides(node: Node) -> tuple[int, ...] | RelayExpr:
     known = node.decided(4)
     return node[4] if known is None else tuple(node.ints(4, "steps"))
+
+
+def _no_further(
+    strides: tuple[int, ...], axes: tuple[int, ...], extents: Sequence[Dim]
+) -> tuple[int, ...]:
+    """Strides over the whole of an axis, for any that reach further: all leave one element."""
+    if len(strides) != len(axes):  # the operator refuses it
+        return strides
+    known = dict(enumerate(extents)) | {i - len(extents): e for i, e in enumerate(extents)}
+    reach = [max(e, 1) if isinstance(e := known.get(axis), int) else None for axis in axes]
+    return tuple(
+        stride if most is None else min(max(stride, -most), most)
+        for stride, most in zip(strides, reach, strict=True)
+    )
 
 
 def _from_the_front(
