@@ -152,7 +152,8 @@ def extent_of(data: RelayExpr, axis: int) -> RelayExpr:
     extent = type_of(data).shape[axis]
     if isinstance(extent, int):
         return constant(extent, "int64")
-    return call("take", call("shape_of", data, dtype="int64"), constant(axis, "int64"), axis=0)
+    place = constant(axis_below(axis, rank_of(data)), "int64")
+    return call("take", call("shape_of", data, dtype="int64"), place, axis=0)
 
 
 def numbers_below(count: RelayExpr) -> RelayExpr:

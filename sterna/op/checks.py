@@ -7,7 +7,7 @@ from sterna.ir import build
 from sterna.ir.expr import Select
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type, as_dim, same_dim, show_shape
-from sterna.relay.requirements import Requirement, require
+from sterna.relay.requirements import EqualDims, NotEmpty, require
 
 
 def tensor(kind: Type, name: str, ndim: int | None = None) -> TensorType:
@@ -59,13 +59,19 @@ def expect_dim(have: Dim, want: Dim, what: str) -> None:
         if have != want:
             raise ValueError(f"{what} is {want}, not {have}")
     elif not same_dim(have, want):
-        require(Requirement(have, want, (), what))
+        require(EqualDims(have, want, (), what))
 
 
 def not_empty(kind: TensorType, name: str, axes: Iterable[int], why: str) -> None:
     """None of these dimensions is known to be 0; why says what must have elements for what."""
     if any(type(kind.shape[axis]) is int and kind.shape[axis] == 0 for axis in axes):
         raise ValueError(f"{name} of shape {show_shape(kind.shape)} is empty where {why}")
+
+
+def expect_some(dim: Dim, result: TensorType, what: str) -> None:
+    """A dimension that indices point to has elements, where the result that is read has some."""
+    if type(dim) is not int:
+        require(NotEmpty(dim, result.shape, what))
 
 
 def map_dims(function: Callable[..., object], *dims: Dim) -> Dim:
@@ -92,7 +98,7 @@ def broadcast_dims(a: Dim, b: Dim) -> Dim | None:
         return None
     if isinstance(a, AnyDim) or isinstance(b, AnyDim):
         return a if type(a) is int else b if type(b) is int else AnyDim()
-    require(Requirement(a, b, (a, b), "a dimension"))
+    require(EqualDims(a, b, (a, b), "a dimension"))
     if type(a) is int or type(b) is int:
         return a if type(a) is int else b
     for whole, part in ((a, b), (b, a)):
@@ -112,7 +118,7 @@ def repeats_to(have: Dim, want: Dim) -> bool:
     if type(have) is int and type(want) is int:
         return False
     or_ones = () if type(have) is int else (have,)
-    require(Requirement(have, want, or_ones, "a dimension that is repeated"))
+    require(EqualDims(have, want, or_ones, "a dimension that is repeated"))
     return True
 
 

@@ -1,5 +1,6 @@
 """Constraints on symbolic shapes: what type relations take for granted, and runs must check."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -10,8 +11,20 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any, Dim
 
 
+class Requirement(ABC):
+    """Something that must hold of dimensions; its text says what, for an error."""
+
+    @abstractmethod
+    def dims(self) -> tuple[Dim, ...]:
+        """The dimensions that it speaks of."""
+
+    @abstractmethod
+    def condition(self) -> Expr:
+        """What holds if it is kept."""
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Requirement:
+class EqualDims(Requirement):
     """Two dimensions that must be equal; or, where elements are broadcast, one of some 1."""
 
     have: Dim
@@ -19,8 +32,10 @@ class Requirement:
     or_ones: tuple[Dim, ...]
     what: str
 
+    def dims(self) -> tuple[Dim, ...]:
+        return (self.have, self.want)
+
     def condition(self) -> Expr:
-        """What holds if it is kept."""
         have, want = build.as_expr(self.have), build.as_expr(self.want)
         holds = build.equal(have, want)
         for each in map(build.as_expr, self.or_ones):
@@ -34,13 +49,35 @@ class Requirement:
         return f"{self.what}: {self.have} and {self.want} must be equal{or_one}"
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class NotEmpty(Requirement):
+    """A dimension that is not 0, unless the result that is read from it has no elements."""
+
+    have: Dim
+    result: tuple[Dim, ...]
+    what: str
+
+    def dims(self) -> tuple[Dim, ...]:
+        return (self.have, *self.result)
+
+    def condition(self) -> Expr:
+        holds = build.not_equal(build.as_expr(self.have), 0)
+        for each in map(build.as_expr, self.result):
+            if build.int_value(each) is None:
+                holds = build.logical_or(holds, build.equal(each, 0))
+        return holds
+
+    def __str__(self) -> str:
+        return f"{self.what}: the dimension {self.have} must not be 0"
+
+
 _collected: ContextVar[list[Requirement] | None] = ContextVar("requirements", default=None)
 
 
 def require(wanted: Requirement) -> None:
     """Note what a run must check; dimensions of which nothing is known are checked by nobody."""
     found = _collected.get()
-    if found is not None and not isinstance(wanted.have, Any) and not isinstance(wanted.want, Any):
+    if found is not None and not any(isinstance(dim, Any) for dim in wanted.dims()):
         found.append(wanted)
 
 

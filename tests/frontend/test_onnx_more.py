@@ -41,6 +41,9 @@ def test_resizes_of_other_kinds() -> None:
     check("Upsample", data, scales, weights=[1], opset=9)
     check("Upsample", data, opset=7, scales=[1.0, 1.0, 2.0, 3.0])
     check("Resize", data, scales, weights=[1], opset=10)
+    for factors in ([0.6, 0.4], [0.6, 2.5], [3, 0.7], [0.5, 1]):
+        smaller = np.array([1, 1, *factors], "float32")
+        check("Resize", data, smaller, weights=[1], opset=10)
 
 
 @pytest.mark.parametrize("mode", ["nearest", "linear", "cubic"])

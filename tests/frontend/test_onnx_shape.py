@@ -65,6 +65,11 @@ def test_slice() -> None:
           weights=[1, 2, 3, 4])
     check("Slice", data, ints(3), ints(0), ints(-1), ints(-1), weights=[1, 2, 3, 4])
     check("Slice", data, ints(100), ints(-3), ints(-1), ints(-1), weights=[1, 2, 3, 4])
+    for begin, end in ((-9, -100), (-9, -4), (-100, -100), (100, -100), (-1, -100)):
+        for weights in ([1, 2, 3, 4], [3, 4]):
+            check("Slice", data, ints(begin), ints(end), ints(0), ints(-2), weights=weights)
+    for begin, end, stride in ((0, 5, 2**63 - 1), (4, -9, -(2**63)), (1, 5, 5), (4, 0, -4)):
+        check("Slice", data, ints(begin), ints(end), ints(-2), ints(stride), weights=[1, 2, 3, 4])
 
 
 @pytest.mark.parametrize("mode", ["constant", "edge", "reflect"])

@@ -136,7 +136,8 @@ def test_weights_of_any_zero_point_are_multiplied_as_bytes(
     ((1, 8, 5, 6), (4, 8, 1, 1), {}),
     ((1, 6, 7, 5), (3, 3, 5, 8), {"data_layout": "NHWC", "kernel_layout": "HWIO", "padding": 1}),
     ((2, 4, 11), (6, 4, 3), {"padding": (2, 1), "dilation": 2}),
-], ids=["window", "pixels", "channels last", "rows"])
+    ((11, 1, 17, 5), (3, 1, 2, 2), {"padding": 1}),
+], ids=["window", "pixels", "channels last", "rows", "one channel"])
 def test_windows_of_any_zero_point_are_multiplied_as_bytes(
     shape: tuple[int, ...], kernel: tuple[int, ...], attrs: dict[str, Any], zero: int | None
 ) -> None:

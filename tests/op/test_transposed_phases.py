@@ -138,3 +138,20 @@ def test_depthwise_ones_stay_on_gpus() -> None:
     x, w = relay.var("x", shape=(1, 4, 5, 6)), relay.var("w", shape=(4, 1, 4, 4))
     plain = relay.nn.conv2d_transpose(x, w, strides=2, groups=4)
     assert by_phases(plain.attrs, plain.args, tvm.target.Target(GPU)) is None
+
+
+@pytest.mark.parametrize(("shape", "window"), [
+    ((0, 4, 3, 5), (4, 2, 1, 3)), ((7, 0, 3, 5), (0, 2, 1, 3)), ((2, 4, 3, 5), (4, 0, 1, 3)),
+], ids=["pictures", "channels", "results"])
+@pytest.mark.parametrize("is_known", [False, True])
+def test_nothing_is_convolved(
+    shape: tuple[int, ...], window: tuple[int, ...], is_known: bool
+) -> None:
+    x, w = np.ones(shape, "float32"), np.ones(window, "float32")
+    data, weight = relay.var("x", shape=shape), relay.var("w", shape=window)
+    given = relay.const(w) if is_known else weight
+    body = relay.nn.conv2d_transpose(data, given, strides=(1, 2), padding=(0, 1))
+    function = relay.Function((data,) if is_known else (data, weight), body)
+    run = tvm.compile(function, target="llvm -opt-level=0")
+    got = np.asarray(run(x) if is_known else run(x, w))
+    np.testing.assert_array_equal(got, np.zeros((shape[0], window[1], 3, 9), "float32"))

@@ -18,6 +18,7 @@ from sterna.frontend.calls import (
     type_of,
 )
 from sterna.frontend.onnx import tensors
+from sterna.frontend.onnx.checks import not_zero
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 from sterna.support.dtype import DataType
@@ -60,9 +61,9 @@ def reciprocal(node: Node) -> RelayExpr:
     return call("divide", like(1, node[0]), node[0])
 
 
-def pair(node: Node) -> tuple[RelayExpr, RelayExpr]:
+def pair(node: Node, second: RelayExpr | None = None) -> tuple[RelayExpr, RelayExpr]:
     """Two operands; before version 7 the second one's dimensions may begin at an axis."""
-    first, second = node[0], node[1]
+    first, second = node[0], node[1] if second is None else second
     axis = node.attr("axis")
     if node.opset < 7 and axis is not None and node.attr("broadcast"):
         behind = rank_of(first) - axis_below(axis, rank_of(first)) - rank_of(second)
@@ -77,15 +78,8 @@ def binary(node: Node) -> RelayExpr:
 
 @converter("Div")
 def div(node: Node) -> RelayExpr:
-    _expect_no_known_zero(node)
-    return call("divide" if is_float(node[0]) else "trunc_divide", *pair(node))
-
-
-def _expect_no_known_zero(node: Node) -> None:
-    """Integers have no quotient by zero."""
-    divisors = None if is_float(node[0]) else node.known(1)
-    if divisors is not None and not divisors.all():
-        raise ValueError("integers are divided by zero")
+    name = "divide" if is_float(node[0]) else "trunc_divide"
+    return call(name, *pair(node, not_zero(node, 1)))
 
 
 @converter("Pow")
@@ -102,8 +96,8 @@ def power(node: Node) -> RelayExpr:
 
 @converter("Mod")
 def mod(node: Node) -> RelayExpr:
-    _expect_no_known_zero(node)
-    return call("trunc_mod" if node.attr("fmod", 0) else "floor_mod", node[0], node[1])
+    name = "trunc_mod" if node.attr("fmod", 0) else "floor_mod"
+    return call(name, node[0], not_zero(node, 1))
 
 
 @converter("BitShift")
@@ -271,7 +265,10 @@ def known_tensor(node: Node) -> RelayExpr:
 def eye_like(node: Node) -> RelayExpr:
     number = node.attr("dtype")
     dtype = dtype_of(node[0]) if number is None else element_type(number)
-    return call("eye_like", node[0], k=node.attr("k", 0), dtype=dtype)
+    k, (rows, columns) = node.attr("k", 0), node.dims()
+    if type(rows) is int and type(columns) is int:  # the next diagonals outside have no elements
+        k = min(max(k, -rows), columns)
+    return call("eye_like", node[0], k=k, dtype=dtype)
 
 
 @converter("ConstantOfShape")

@@ -7,6 +7,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, like, rank_of, reshape
 from sterna.frontend.limits import expect_moderate
+from sterna.frontend.onnx.checks import on_axis
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
@@ -17,7 +18,8 @@ ML = "ai.onnx.ml"
 @converter("ArrayFeatureExtractor", domain=ML)
 def array_feature_extractor(node: Node) -> RelayExpr:
     data = node[0] if rank_of(node[0]) > 1 else call("expand_dims", node[0], 0)
-    return call("take", data, reshape(node[1], (-1,)), axis=rank_of(data) - 1, mode="wrap")
+    at = on_axis(node, 1, rank_of(node[0]) - 1)
+    return call("take", data, reshape(at, (-1,)), axis=rank_of(data) - 1, mode="wrap")
 
 
 @converter("Binarizer", domain=ML)

@@ -31,19 +31,23 @@ class _Axis:
     """Elements of the result per element, where that is not the ratio of both extents."""
     region: tuple[float, float] = (0.0, 1.0)
     """The part that is shown, in parts of the axis."""
+    rounding: str = ""
+    """How places between elements are rounded, where axes differ in that."""
 
 
 @converter("Resize", since=10, until=10)
 @converter("Upsample")
 def upsample(node: Node) -> RelayExpr:
-    """Each element of the result reads the place of its index over the scale."""
+    """Each element of the result reads the place of its index over the scale.
+
+    What lies between two elements is the nearest one before it, or behind it on axes that shrink.
+    """
     scales = node.attr("scales") if node.opset < 9 else node.array(1, "scales").tolist()
     if scales is None:
         scales = [1.0, 1.0, node.attr("height_scale"), node.attr("width_scale")]
-    changes = [_Axis(_scaled(node, e, s), s)
+    changes = [_Axis(_scaled(node, e, s), s, rounding="ceil" if s < 1 else "")
                for e, s in zip(node.dims(), scales, strict=True)]
-    attrs = {"method": _method(node), "rounding_method": "floor",
-             "coordinate_transformation_mode": "asymmetric"}
+    attrs = {"method": _method(node), "coordinate_transformation_mode": "asymmetric"}
     return _resized(node, changes, attrs)
 
 
@@ -161,7 +165,8 @@ def _resized(node: Node, changes: list[_Axis], attrs: dict[str, Any]) -> RelayEx
     if "exclude_outside" in attrs:
         made = call("image.smooth_resize", made, **_options(moved, shape, changes, attrs))
     else:
-        for axes in _together(moved, rank):
+        differ = len({changes[axis].rounding for axis in moved}) > 1
+        for axes in [[axis] for axis in moved] if differ else _together(moved, rank):
             made = _stretched(made, axes, shape, changes, attrs)
             for axis in axes:
                 shape[axis] = changes[axis].extent
@@ -182,6 +187,8 @@ def _options(
 ) -> dict[str, Any]:
     """What operators that resize ask about these axes."""
     made: dict[str, Any] = {"size": tuple(changes[axis].extent for axis in axes), **attrs}
+    for rounding in filter(None, (changes[axis].rounding for axis in axes)):
+        made["rounding_method"] = rounding
     if "exclude_outside" in attrs:
         made["axes"] = tuple(axes)
     if any(changes[axis].scale is not None for axis in axes):

@@ -1,7 +1,5 @@
 """Operators that pick, place, order or count elements."""
 
-from collections.abc import Sequence
-
 import numpy as np
 
 from sterna.frontend.calls import (
@@ -17,48 +15,27 @@ from sterna.frontend.calls import (
     reshape,
     type_of,
 )
+from sterna.frontend.onnx.checks import from_front_of_axis, on_axes, on_axis
 from sterna.frontend.onnx.convert_vision import first_of
 from sterna.frontend.onnx.node import Node, converter
-from sterna.relay.arrays import Array
 from sterna.relay.expr import RelayExpr
 
 
 @converter("Gather")
 def gather(node: Node) -> RelayExpr:
     axis = node.attr("axis", 0)
-    extent = type_of(node[0]).shape[axis]
-    picks = _known_inside(node, (axis,))
+    extent, picks = type_of(node[0]).shape[axis], node.known(1)
+    at = on_axis(node, 1, axis)
     if picks is not None and type(extent) is int:
         at = constant(np.where(picks < 0, picks + extent, picks).astype(picks.dtype))
         return call("take", node[0], at, axis=axis)
-    return call("take", node[0], node[1], axis=axis, mode="wrap")
-
-
-def _known_inside(node: Node, axes: Sequence[int]) -> Array | None:
-    """Indices that are known, which must be inside of these axes; their last axis has them all."""
-    indices = node.known(1)
-    if indices is None:
-        return None
-    kind = type_of(node[0])
-    for place, axis in enumerate(axes):
-        extent, own = kind.shape[axis], indices[..., place] if len(axes) > 1 else indices
-        if type(extent) is int and ((own < -extent) | (own >= extent)).any():
-            raise ValueError(f"an index is not one of the {extent} elements of axis {axis}")
-    return indices
-
-
-def _known_tuples_inside(node: Node, batch: int = 0) -> None:
-    """The same of tuples of indices, for the axes behind those of the batch."""
-    length = type_of(node[1]).shape[-1]
-    if type(length) is int:
-        _known_inside(node, range(batch, batch + length))
+    return call("take", node[0], at, axis=axis, mode="wrap")
 
 
 @converter("GatherElements")
 def gather_elements(node: Node) -> RelayExpr:
     axis = node.attr("axis", 0)
-    _known_inside(node, (axis,))
-    return call("gather", node[0], axis, node[1])
+    return call("gather", node[0], axis, on_axis(node, 1, axis))
 
 
 def _indices_first(indices: RelayExpr) -> RelayExpr:
@@ -70,21 +47,20 @@ def _indices_first(indices: RelayExpr) -> RelayExpr:
 @converter("GatherND")
 def gather_nd(node: Node) -> RelayExpr:
     batch = node.attr("batch_dims", 0)
-    _known_tuples_inside(node, batch)
-    return call("gather_nd", node[0], _indices_first(node[1]), batch_dims=batch)
+    return call(
+        "gather_nd", node[0], _indices_first(on_axes(node, 1, batch)), batch_dims=batch)
 
 
 @converter("Scatter", "ScatterElements")
 def scatter_elements(node: Node) -> RelayExpr:
     axis, how = node.attr("axis", 0), node.attr("reduction", "none")
-    _known_inside(node, (axis,))
-    return call("scatter_elements", *node.operands(), axis=axis, reduction=how)
+    at = on_axis(node, 1, axis)
+    return call("scatter_elements", node[0], at, node[2], axis=axis, reduction=how)
 
 
 @converter("ScatterND")
 def scatter_nd(node: Node) -> RelayExpr:
-    _known_tuples_inside(node)
-    indices, how = _indices_first(node[1]), node.attr("reduction", "none")
+    indices, how = _indices_first(on_axes(node, 1)), node.attr("reduction", "none")
     return call("scatter_nd", node[0], indices, node[2], mode=how)
 
 
@@ -106,6 +82,8 @@ def tensor_scatter(node: Node) -> RelayExpr:
         at = call("add", reshape(cast(node[2], "int64"), (-1, *[1] * (rank - 1))), at)
     if mode == "circular":
         at = call("floor_mod", at, extent_of(cache, axis))
+    elif node.has(2):
+        at = from_front_of_axis(node, at, axis)
     at = call("add", at, call("zeros_like", cast(update, "int64")))
     return call("scatter_elements", cache, at, update, axis=axis)
 

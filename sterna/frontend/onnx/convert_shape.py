@@ -24,6 +24,8 @@ from sterna.frontend.calls import (
 )
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.open_shapes import broadcast_shapes
+from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, same_dim
 from sterna.relay.expr import RelayExpr
@@ -157,6 +159,8 @@ def slice_to(node: Node) -> RelayExpr:
     axes = tuple(node.ints(3, "axes")) if node.has(3) else None
     if all(isinstance(given, tuple) for given in (begin, end, strides or ())):
         own = axes or tuple(range(len(begin)))  # type: ignore[arg-type]
+        if isinstance(strides, tuple):
+            strides = _no_further(strides, own, node.dims())
         if strides is None or (isinstance(strides, tuple) and min(strides) > 0):
             return call("strided_slice", node[0], begin, end, strides, axes=own)
         return _cut_backwards(node, begin, end, strides, own)  # type: ignore[arg-type]
@@ -164,14 +168,45 @@ def slice_to(node: Node) -> RelayExpr:
         kind = "int64" if isinstance(begin, tuple) else dtype_of(begin)
         count = len(begin) if isinstance(begin, tuple) else node.shape(1)[0]
         strides = call("ones", (count,), kind)
-    given = [constant(np.array(v, "int64")) if isinstance(v, tuple) else v
-             for v in (begin, end, strides)]
-    return call("strided_slice", node[0], *given, axes=axes)
+    first, last, steps = (
+        constant(np.array(v, "int64")) if isinstance(v, tuple) else v
+        for v in (begin, end, strides)
+    )
+    if node.has(4):
+        first = _from_the_front(node[0], first, steps, axes)
+    return call("strided_slice", node[0], first, last, steps, axes=axes)
 
 
 def _strides(node: Node) -> tuple[int, ...] | RelayExpr:
     known = node.decided(4)
     return node[4] if known is None else tuple(node.ints(4, "steps"))
+
+
+def _no_further(
+    strides: tuple[int, ...], axes: tuple[int, ...], extents: Sequence[Dim]
+) -> tuple[int, ...]:
+    """Strides over the whole of an axis, for any that reach further: all leave one element."""
+    if len(strides) != len(axes):  # the operator refuses it
+        return strides
+    known = dict(enumerate(extents)) | {i - len(extents): e for i, e in enumerate(extents)}
+    reach = [max(e, 1) if isinstance(e := known.get(axis), int) else None for axis in axes]
+    return tuple(
+        stride if most is None else min(max(stride, -most), most)
+        for stride, most in zip(strides, reach, strict=True)
+    )
+
+
+def _from_the_front(
+    data: RelayExpr, begin: RelayExpr, strides: RelayExpr, axes: tuple[int, ...] | None
+) -> RelayExpr:
+    """Begins of slices; what goes backwards from before the front begins at the front."""
+    kind = dtype_of(begin)
+    (count,) = type_of(begin).shape
+    own = range(count) if axes is None and isinstance(count, int) else axes or ()
+    extents = [cast(reshape(extent_of(data, axis), (1,)), kind) for axis in own]
+    front = call("negative", call("concatenate", extents, axis=0))
+    is_backwards = call("less", strides, like(0, strides))
+    return call("where", is_backwards, call("maximum", begin, front), begin)
 
 
 def _cut_backwards(
@@ -188,8 +223,10 @@ def _cut_backwards(
         if stride < 0 and isinstance(first, int) and isinstance(last, int):
             if not isinstance(extent, int):
                 firsts[place], lasts[place] = max(first, -_FAR), max(last, -_FAR)
+                if first < -1 and isinstance(extent, Expr):
+                    firsts[place] = build.maximum(firsts[place], -extent)
                 continue
-            first = min(first + extent if first < 0 else first, extent - 1)
+            first = max(0, min(first + extent if first < 0 else first, extent - 1))
             last = max(last + extent if last < 0 else last, -1)
             firsts[place] = first
             lasts[place] = last if last >= 0 else -extent - 1

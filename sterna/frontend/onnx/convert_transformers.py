@@ -20,6 +20,7 @@ from sterna.frontend.calls import (
     type_of,
 )
 from sterna.frontend.node import Result
+from sterna.frontend.onnx.checks import on_axis
 from sterna.frontend.onnx.convert_contrib import MICROSOFT
 from sterna.frontend.onnx.convert_matrix import product, whole_product
 from sterna.frontend.onnx.convert_nn import normalised, rms_norm
@@ -432,13 +433,13 @@ def _zero_points(
 @converter("GatherBlockQuantized", domain=MICROSOFT)
 def gather_block_quantized(node: Node) -> RelayExpr:
     """Rows that are looked up as they lie, and only then widened."""
-    data, places, bits = node[0], node[1], _bits(node)
+    data, places, bits = node[0], cast(on_axis(node, 1, 0), "int64"), _bits(node)
     rank = rank_of(data)
     axis = node.attr("quantize_axis", 1) % rank
     if dtype_of(data) != "uint8" or node.attr("gather_axis", 0) or axis != rank - 1:
         raise OpNotImplemented(f"anything but rows of uint8, of {dtype_of(data)} along {axis}")
     found = [
-        None if part is None else call("take", part, cast(places, "int64"), axis=0)
+        None if part is None else call("take", part, places, axis=0, mode="wrap")
         for part in (data, node[2], node.get(3))
     ]
     packed, scales, zero = found

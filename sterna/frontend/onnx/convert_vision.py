@@ -3,6 +3,7 @@
 import numpy as np
 
 from sterna.frontend.calls import call, cast, constant, dtype_of, parts, rank_of, reshape
+from sterna.frontend.onnx.checks import on_axis
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 from sterna.relay.steps import Trim
@@ -18,7 +19,7 @@ def roi_align(node: Node) -> RelayExpr:
         raise ValueError(f"mode is avg or max, not {mode}")
     own = "half_pixel" if node.opset >= 16 else "output_half_pixel"
     places = node.attr("coordinate_transformation_mode", own)
-    numbers = reshape(cast(node[2], "float32"), (-1, 1))
+    numbers = reshape(cast(on_axis(node, 2, 0, from_end=False), "float32"), (-1, 1))
     regions = call("concatenate", [numbers, cast(node[1], "float32")], axis=1)
     made = call(
         "vision.roi_align", cast(node[0], "float32"), regions,

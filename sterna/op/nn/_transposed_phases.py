@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sterna.ir.types import TensorType
+from sterna.ir.types import TensorType, has_no_elements
 from sterna.op.dynamic import tensor_type
 from sterna.op.nn._conv_shape import contraction_of
 from sterna.op.nn._padded_channels import with_wide_weights
@@ -128,6 +128,8 @@ def by_phases(
     if plain != (f"NC{spatial}", f"IO{spatial}", f"NC{spatial}"):
         return None
     if not data.is_static or not weight.is_static:
+        return None
+    if has_no_elements(data) or has_no_elements(weight):
         return None
     kinds = DEVICE_FLOATS if on_device else FLOATS
     if str(data.dtype) not in kinds or (attrs.out_dtype or data.dtype) != data.dtype:

@@ -138,14 +138,14 @@ class Product:
             steps = steps if steps is not None and not steps.any() else None
         if steps is None:
             return self._of_free_operands(attrs, args, target)
-        own, given, given_zero = own - steps, data, data_zero
+        own, given, given_zero, described = own - steps, data, data_zero, attrs
         repeated = (repeated_channel(attrs, data, own, target)
                     if self.plain == "nn.conv2d" else None)
         if repeated is not None:
             data, attrs = repeated
             kind = tensor_type(data)
         missing = 0
-        if axes is not None:
+        if axes is not None and repeated is None:
             missing = bytes_missing(own.shape[axes[1]], processor_of(target))
         turns = self.correct is not None and kind.dtype != (_preferred(target) or kind.dtype)
         changes = missing or turns or repeated is not None
@@ -169,7 +169,7 @@ class Product:
         zeros = call("multiply", as_column(given_zero, 1, dtype), const(length, str(dtype)))
         missed = const(steps.reshape(-1).astype(numpy_dtype(dtype)))
         assert self.spread is not None, "there are steps"
-        seen = self.spread(attrs, weight, call("subtract", sums, zeros), missed)
+        seen = self.spread(described, weight, call("subtract", sums, zeros), missed)
         return call("add", made, seen)
 
     def _of_free_operands(

@@ -12,6 +12,7 @@ from sterna.op.checks import (
     axis_of,
     broadcast_shapes,
     expect_dim,
+    expect_some,
     not_empty,
     of_kind,
     tensor,
@@ -42,14 +43,14 @@ def _infer_gather(attrs: GatherAttrs, data: Type, indices: Type) -> TensorType:
     for place, (have, most) in enumerate(zip(picks.shape, kind.shape, strict=True)):
         if place != axis and type(have) is int and type(most) is int and have > most:
             raise ValueError(f"dimension {place} of indices is at most {most}, not {have}")
-    _expect_some(kind.shape[axis], picks)
-    return TensorType(picks.shape, kind.dtype)
-
-
-def _expect_some(dim: Dim, picks: TensorType) -> None:
-    empty = any(type(extent) is int and extent == 0 for extent in picks.shape)
-    if type(dim) is int and dim == 0 and not empty:
+    made = TensorType(picks.shape, kind.dtype)
+    if type(kind.shape[axis]) is int and kind.shape[axis] == 0 and not has_no_elements(made):
         raise ValueError("indices pick from an axis of data without elements")
+    expect_some(kind.shape[axis], made, _PICKING)
+    return made
+
+
+_PICKING = "indices that pick from an axis"
 
 
 def _safe(value: Expr, dims: Sequence[Dim], axis: int) -> Expr:
@@ -135,6 +136,8 @@ def _infer_nd(attrs: GatherNDAttrs, data: Type, indices: Type) -> TensorType:
     made = TensorType((*picks.shape[1:], *kind.shape[batch + rank :]), kind.dtype)
     if not has_no_elements(made):
         not_empty(kind, "data", range(batch, batch + rank), "indices point to its elements")
+        for axis in range(batch, batch + rank):
+            expect_some(kind.shape[axis], made, _PICKING)
     return made
 
 
@@ -203,6 +206,8 @@ def _infer_adv(attrs: None, inputs: Type) -> TensorType:
     made = TensorType((*_index_shape(picks), *kind.shape[len(picks) :]), kind.dtype)
     if not has_no_elements(made):
         not_empty(kind, "inputs[0]", range(len(picks)), "indices point to its elements")
+        for axis in range(len(picks)):
+            expect_some(kind.shape[axis], made, _PICKING)
     return made
 
 

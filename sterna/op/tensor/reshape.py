@@ -26,7 +26,7 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import Call, RelayExpr, RelayExprLike, Tuple, const
 from sterna.relay.op import INJECTIVE, Case, Op, OpRecord, call, record_of, register
-from sterna.relay.requirements import Requirement, require
+from sterna.relay.requirements import EqualDims, require
 from sterna.te import Tensor
 
 
@@ -186,7 +186,7 @@ def _checked(shape: tuple[Dim, ...], source: Sequence[Dim]) -> tuple[Dim, ...]:
             f"{show_shape(shape)} has {want}"
         )
     if isinstance(have, Expr) or isinstance(want, Expr):
-        require(Requirement(have, want, (), "the elements of a tensor in another shape"))
+        require(EqualDims(have, want, (), "the elements of a tensor in another shape"))
     return shape
 
 

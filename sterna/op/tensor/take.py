@@ -5,7 +5,7 @@ import numpy as np
 
 from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type, show_shape
-from sterna.op.checks import axis_of, expect_dim, map_dims, of_kind, tensor
+from sterna.op.checks import axis_of, expect_dim, expect_some, map_dims, of_kind, tensor
 from sterna.op.indexing import Index, as_index, dims_of, taken_from, unravel, within
 from sterna.op.integer_rules import taken
 from sterna.op.tensor.reshape import product
@@ -44,23 +44,26 @@ def _infer(attrs: TakeAttrs, data: Type, indices: Type) -> TensorType:
     kind = tensor(data, "data")
     picks = of_kind(tensor(indices, "indices"), "indices", "int", "uint")
     if attrs.axis is None:
-        _expect_elements(map_dims(lambda *dims: product(dims), *kind.shape), picks)
-        return TensorType(picks.shape, kind.dtype)
+        made = TensorType(picks.shape, kind.dtype)
+        _expect_elements(map_dims(lambda *dims: product(dims), *kind.shape), picks, made)
+        return made
     axis, batch = _places(attrs, kind.ndim, picks.ndim)
     for place in range(batch):
         what = f"dimension {place} of indices"
         expect_dim(picks.shape[place], kind.shape[place], what)
-    _expect_elements(kind.shape[axis], picks)
     shape = (*kind.shape[:axis], *picks.shape[batch:], *kind.shape[axis + 1 :])
-    return TensorType(shape, kind.dtype)
+    made = TensorType(shape, kind.dtype)
+    _expect_elements(kind.shape[axis], picks, made)
+    return made
 
 
-def _expect_elements(dim: Dim, picks: TensorType) -> None:
+def _expect_elements(dim: Dim, picks: TensorType, made: TensorType) -> None:
     empty = any(type(extent) is int and extent == 0 for extent in picks.shape)
     if type(dim) is int and dim == 0 and not empty:
         raise ValueError(
             f"indices of shape {show_shape(picks.shape)} pick from an axis without elements"
         )
+    expect_some(dim, made, "indices that pick from an axis")
 
 
 def _held(attrs: TakeAttrs, value: Expr, dim: Dim) -> Expr:
