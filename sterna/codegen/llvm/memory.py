@@ -13,6 +13,8 @@ from sterna.tir.stmt import Buffer, BufferLoad
 
 # Rows of registers whose elements are brought together by shuffles of two.
 MOST_ROWS = 4
+# Lanes so far apart that none share a row are loaded one by one, if they are so few.
+FEW_LANES = 4
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
@@ -133,7 +135,12 @@ class MemoryEmitter(ExprEmitter):
             else:
                 raw = self._load_one_by_one(buffer, *based)
         elif ramp is None or not self._reads_rows(stride, dtype):
-            raw = self._gather(buffer, offset)
+            few = dtype.lanes <= FEW_LANES and self.mask is None
+            if few and ramp is not None and stride is not None:
+                places = [lane * stride for lane in range(dtype.lanes)]
+                raw = self._load_one_by_one(buffer, ramp[0], places)
+            else:
+                raw = self._gather(buffer, offset)
         elif stride == 0:
             one = self._load_scalar(buffer, ramp[0])
             return self.splat(dtype, self._from_memory(dtype.element, one), dtype.lanes)
@@ -250,7 +257,7 @@ class MemoryEmitter(ExprEmitter):
         )
 
     def _load_one_by_one(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str:
-        """Elements of registers: LLVM shuffles these once the memory behind them is gone."""
+        """Elements by themselves: of registers, LLVM shuffles these once the memory is gone."""
         whole, element = "poison", memory_type(buffer.dtype)
         for order, lane in enumerate(lanes):
             place = build.add(base, build.const(lane, base.dtype))
