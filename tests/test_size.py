@@ -30,7 +30,7 @@ BUDGET = {
     "model": 3900,
     "op": 32560,
     "quantization": 2690,
-    "relay": 12620,
+    "relay": 12720,
     "rpc": 5090,
     "runtime": 2300,
     "schedule": 21650,
