@@ -36,7 +36,7 @@ BUDGET = {
     "schedule": 21650,
     "support": 4330,
     "target": 4400,
-    "te": 5330,
+    "te": 5430,
     "testing": 5080,
     "tir": 15300,
     "topi": 1870,
