@@ -48,7 +48,7 @@ def test_arithmetic() -> None:
 def test_roots_and_powers() -> None:
     """Roots lie in the half of the plane that PyTorch's do, on both sides of its cut."""
     def many(z: Any) -> Any:
-        return z.sqrt(), z.rsqrt(), z.tanh(), z**2, z**-1.5, z.pow(3)
+        return z.sqrt(), z.rsqrt(), z.tanh(), z**2, z**-1.5, z.pow(3), z.mT @ z
 
     expect_equal(many, complex_numbers(5, 4))
     expect_equal(many, complex_numbers(5, 4) * 1e4)

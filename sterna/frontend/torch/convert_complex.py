@@ -116,7 +116,7 @@ for _name in (
     "roll", "flip", "rot90", "slice", "select", "narrow", "diagonal", "tril", "triu", "unfold",
     "index", "index_select", "gather", "take", "split", "split_with_sizes", "chunk", "unbind",
     "neg", "negative", "sum", "mean", "cumsum", "trace", "zeros_like", "numpy_T", "diag_embed",
-    "new_zeros", "constant_pad_nd",
+    "new_zeros", "constant_pad_nd", "mT",
     "expand_copy", "view_copy", "select_backward", "slice_backward", "diff", "as_strided",
     "diag", "diagonal_copy", "alias_copy", "unsafe_chunk", "as_strided_copy", "narrow_copy",
     "permute_copy", "unsafe_split", "split_with_sizes_copy", "unbind_copy", "unfold_copy",
