@@ -112,7 +112,7 @@ class Analyzer(Vectors):
         known.ranges.pop(index, None)
         known.values.pop(index, None)
         known.moduli.pop(index, None)
-        if any(owner is var for owner in known.owners):
+        if any(owner is var for owner, _ in known.facts):
             known.drop_facts(var)
         self.forget()
 

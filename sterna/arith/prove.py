@@ -1,6 +1,6 @@
 """Proving that a sum is at least 0, from bounds, facts, and what quotients and minima are."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from math import gcd, inf
 
 from sterna.arith.bounds import is_index
@@ -33,9 +33,9 @@ def nonnegative(state: State, total: Sum, extra: list[Sum] | None = None) -> boo
         return True
     if high < 0 or len(total) > MAX_TERMS:
         return False
-    facts = state.known.facts
+    facts = state.known.facts.values()
     if extra:
-        return _Search(state, facts + extra).prove(total, 1, MAX_DEPTH)
+        return _Search(state, [*facts, *extra]).prove(total, 1, MAX_DEPTH)
     mentioned, atoms = state.known.mentioned, state.atoms
     if not any(i in mentioned or atoms[i].operands for mono in total for i in mono):
         return False
@@ -56,7 +56,7 @@ def positive(state: State, total: Sum) -> bool:
 class _Search:
     """Subtracts facts until the bounds alone say it."""
 
-    def __init__(self, state: State, facts: list[Sum]) -> None:
+    def __init__(self, state: State, facts: Iterable[Sum]) -> None:
         self.state = state
         self.facts = [(fact, _leads(fact)) for fact in facts]
         self.steps = MAX_STEPS

@@ -43,6 +43,8 @@ from sterna.ir.expr import (
 from sterna.support.dtype import DataType
 
 Modulus = tuple[int, int]
+# Whose binding a fact came from, and its terms without their number.
+FactKey = tuple[Var | None, SumKey]
 # A node's class, or the name of a call; None for what is not looked into.
 Kind = type[Expr] | str | None
 Pair = Callable[[IntBound, IntBound], IntBound]
@@ -84,10 +86,8 @@ class Knowledge:
 
     ranges: dict[int, IntBound]
     """Constant bounds of atoms."""
-    facts: list[Sum]
-    """Sums that are at least 0."""
-    owners: list[Var | None]
-    """Whose binding each fact came from."""
+    facts: dict[FactKey, Sum]
+    """Sums that are at least 0; of those that differ in a number alone the strongest."""
     values: dict[int, Sum]
     """What variables stand for, and atoms of which the value is known."""
     truths: dict[Hashable, bool]
@@ -99,22 +99,22 @@ class Knowledge:
 
     def add_fact(self, fact: Sum, owner: Var | None = None) -> None:
         """Take in that a sum is at least 0."""
-        self.facts.append(fact)
-        self.owners.append(owner)
+        key = owner, frozenset([term for term in fact.items() if term[0]])
+        known = self.facts.get(key)
+        if known is None or fact.get((), 0) < known.get((), 0):
+            self.facts[key] = fact
         self.mentioned.update(index for mono in fact for index in mono)
 
     def drop_facts(self, owner: Var) -> None:
         """Forget what a binding stated."""
-        kept = [pair for pair in zip(self.facts, self.owners, strict=True) if pair[1] is not owner]
-        self.facts, self.owners, self.mentioned = [], [], set()
-        for fact, other in kept:
-            self.add_fact(fact, other)
+        self.facts = {key: fact for key, fact in self.facts.items() if key[0] is not owner}
+        self.mentioned = {index for fact in self.facts.values() for mono in fact for index in mono}
 
     def copy(self) -> "Knowledge":
         """One that can change on its own."""
         return Knowledge(
-            dict(self.ranges), list(self.facts), list(self.owners), dict(self.values),
-            dict(self.truths), dict(self.moduli), set(self.mentioned),
+            dict(self.ranges), dict(self.facts), dict(self.values), dict(self.truths),
+            dict(self.moduli), set(self.mentioned),
         )
 
 
@@ -126,7 +126,7 @@ class State:
         self.by_key: dict[Hashable, Atom] = {}
         self.order: dict[Mono, Mono] = {}
         """How a product was written first."""
-        self.known = Knowledge({}, [], [], {}, {}, {}, set())
+        self.known = Knowledge({}, {}, {}, {}, {}, set())
         self._bounds: dict[int, IntBound] = {}
         self._moduli: dict[int, Modulus] = {}
         self.proofs: dict[SumKey, bool] = {}

@@ -15,6 +15,8 @@ WIDTH = 24
 """How many orders are kept at a time."""
 BRANCHES = 6
 """How many next steps are tried for each, those that leave the least memory in use."""
+READY = 64
+"""How many of the steps that can come next are looked at, the first and the last to be ready."""
 MOST_STEPS = 2000
 """Graphs with more steps keep their order."""
 
@@ -123,7 +125,10 @@ def _promising(memory: _Memory, start: _Start) -> list[int]:
     def left(step: int) -> tuple[int, int]:
         return memory.takes[step] - memory.freed(step, start.done | 1 << step), step
 
-    return sorted(start.ready, key=left)[:BRANCHES]
+    ready = start.ready
+    if len(ready) > READY:
+        ready = ready[: READY // 2] + ready[-READY // 2 :]
+    return sorted(ready, key=left)[:BRANCHES]
 
 
 def _with(memory: _Memory, start: _Start, step: int) -> _Start:

@@ -63,7 +63,8 @@ def work_of(function: Function) -> Work:
             elements = sum(math.prod(kind.concrete_shape) for kind in results)
             flops += elements
             steps += elements * record.instructions
-    read = sum(_bytes_read(function, param) for param in function.params)
+    readers = _readers(function)
+    read = sum(_bytes_read(param, readers.get(id(param), ())) for param in function.params)
     written = bytes_of_all(function.body.checked_type)
     return Work(flops, read + written, written, packing_overhead, steps, spared, way, products,
                 product_type)
@@ -76,25 +77,32 @@ def _narrowest(before: str, kinds: Sequence[Type]) -> str:
     return str(min(named, key=lambda dtype: dtype.bits)) if named else ""
 
 
-def _bytes_read(function: Function, param: Var) -> int:
+def _readers(function: Function) -> dict[int, list[Call]]:
+    """The calls that read each value, by its identity."""
+    found: dict[int, list[Call]] = {}
+    for expr in post_order(function.body):
+        if isinstance(expr, Call):
+            for arg in {id(arg) for arg in expr.args}:
+                found.setdefault(arg, []).append(expr)
+    return found
+
+
+def _bytes_read(param: Var, readers: Sequence[Call]) -> int:
     """Those of an operand; of a table that is only picked from, as many as results are made of."""
     whole, picked = bytes_of_all(param.checked_type), 0
-    for expr in post_order(function.body):
-        if not isinstance(expr, Call) or not any(arg is param for arg in expr.args):
-            continue
-        record = record_of(expr)
-        kinds = flatten_type(param.checked_type)
+    kinds = flatten_type(param.checked_type)
+    for call in readers:
+        record = record_of(call)
         if record is None or record.is_view or record.pattern > INJECTIVE or len(kinds) != 1:
             return whole
-        elements = (math.prod(kind.concrete_shape) for kind in flatten_type(expr.checked_type))
+        elements = (math.prod(kind.concrete_shape) for kind in flatten_type(call.checked_type))
         picked += sum(elements) * kinds[0].dtype.bytes
     return min(whole, picked) if picked else whole
 
 
 def is_picked_from(function: Function, param: Var) -> bool:
     """Whether results may be made of a few of an operand's elements, of one row again and again."""
-    calls = [expr for expr in post_order(function.body) if isinstance(expr, Call)]
-    records = [record_of(call) for call in calls if any(arg is param for arg in call.args)]
+    records = [record_of(call) for call in _readers(function).get(id(param), ())]
     return bool(records) and all(r is not None and r.pattern == INJECTIVE for r in records)
 
 

@@ -27,6 +27,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.SimplifyInference(),
         # fewer calls
         T.EliminateCommonSubexpr(),
+        T.ShareJoinedParts(),
         T.CombineParallelConv2D(3),
         T.CombineParallelDense(3),
         T.CombineParallelBatchMatmul(3),

@@ -36,6 +36,7 @@ from sterna.relay.passes.legalize import Legalize
 from sterna.relay.passes.merge_composite import MergeComposite
 from sterna.relay.passes.plan_devices import PlanDevices
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
+from sterna.relay.passes.share_joined_parts import ShareJoinedParts
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
 from sterna.relay.passes.skip_border_taps import SkipBorderTaps
@@ -59,8 +60,8 @@ __all__ = [
     "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize",
     "MergeComposite", "Pass", "PassContext", "PlanDevices",
-    "RemoveUnusedFunctions", "Sequential", "SimplifyExpr", "SimplifyExprPostAlterOp",
-    "SimplifyInference", "SkipBorderTaps", "SumRows", "TabulateBytes",
+    "RemoveUnusedFunctions", "Sequential", "ShareJoinedParts", "SimplifyExpr",
+    "SimplifyExprPostAlterOp", "SimplifyInference", "SkipBorderTaps", "SumRows", "TabulateBytes",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
     "WidenFloats",
     "function_pass", "module_pass",

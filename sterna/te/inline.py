@@ -1,13 +1,20 @@
 """compute_inline: computing elements where they are read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from sterna.arith import substitute
 from sterna.ir.expr import Call, Expr, IntImm, Let, Var, variables_in
-from sterna.ir.node import Node
+from sterna.ir.node import Node, nodes_of
 from sterna.te.schedule import Schedule, Stage
-from sterna.te.tensor import ComputeOp, LoadReplacer, ProducerLoad, Tensor
+from sterna.te.tensor import (
+    ComputeOp,
+    LoadReplacer,
+    Operation,
+    ProducerLoad,
+    Tensor,
+    tensors_in,
+)
 from sterna.tir.copy import with_own_names
 
 Element = Callable[[Tensor, tuple[Expr, ...]], Expr | None]
@@ -20,34 +27,83 @@ def inline_stages(schedule: Schedule) -> None:
 
     What is read several times is computed once: readers first, so that all reads are seen.
     """
-    for stage in reversed(schedule.stages):
-        if stage.attach_type == "inline":
-            _inline(schedule, stage)
+    waiting = [stage for stage in reversed(schedule.stages) if stage.attach_type == "inline"]
+    reads = _Reads(schedule)
+    while waiting:
+        together = reads.independent(waiting)
+        del waiting[: len(together)]
+        _inline(schedule, together, reads)
 
 
-def _inline(schedule: Schedule, stage: Stage) -> None:
+class _Reads:
+    """Which stages read which."""
+
+    def __init__(self, schedule: Schedule) -> None:
+        self.schedule = schedule
+        self.known: dict[Operation, frozenset[Stage]] = {}
+        self.in_indices: set[Stage] = set()
+        """Those that are read for where to read others."""
+        ops = [stage.op for stage in schedule.stages if isinstance(stage.op, ComputeOp)]
+        bodies = [expr for op in ops for expr in op.body]
+        for load in (load for body in bodies for load in nodes_of(body, ProducerLoad)):
+            self.in_indices |= {schedule[t] for t in tensors_in(load.indices)}
+
+    def of(self, stage: Stage) -> frozenset[Stage]:
+        """The stages that a stage reads."""
+        if stage.op not in self.known:
+            self.known[stage.op] = frozenset(self.schedule[t] for t in stage.op.input_tensors)
+        return self.known[stage.op]
+
+    def independent(self, stages: Sequence[Stage]) -> list[Stage]:
+        """The first of several, and those behind it that can be inlined with it at once."""
+        first = stages[0]
+        if first in self.in_indices:
+            self.in_indices |= self.of(first)
+            return [first]
+        read: set[Stage] = set()
+        found: list[Stage] = []
+        for stage in stages:
+            if stage in read or stage in self.in_indices:
+                break
+            found.append(stage)
+            read |= self.of(stage)
+        return found
+
+
+def _inline(schedule: Schedule, stages: Sequence[Stage], reads: _Reads) -> None:
+    """Remove stages that do not read each other."""
+    for stage in stages:
+        _refuse(stage)
+    inlined = {*stages}
+
+    def element(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
+        op = schedule[tensor].op
+        if schedule[tensor] not in inlined:
+            return None
+        assert isinstance(op, ComputeOp)
+        at = {axis.var: index for axis, index in zip(op.axis, indices, strict=True)}
+        body: Expr = substitute(op.body[tensor.value_index], at)
+        return with_own_names(body)  # each reader binds its own
+
+    for reader in schedule.stages:
+        read = inlined & reads.of(reader)
+        if not read:
+            continue
+        if not isinstance(reader.op, ComputeOp):
+            raise ValueError(f"{read.pop().op.name} cannot be inlined into {reader.op.name}")
+        outer = {axis.var for axis in (*reader.op.axis, *reader.op.reduce_axis)}
+        inliner = _Inliner(element, lambda tensor: schedule[tensor] in inlined, outer)
+        schedule.rewrite_stage(reader, inliner.inlined)
+    schedule.stages[:] = [stage for stage in schedule.stages if stage not in inlined]
+
+
+def _refuse(stage: Stage) -> None:
     op = stage.op
     if not isinstance(op, ComputeOp) or op.reduce_axis:
         raise ValueError(f"{op.name} cannot be inlined: only elementwise computations can")
     if stage.is_double_buffered or stage.is_rolling:
         kind = "double" if stage.is_double_buffered else "rolling"
         raise ValueError(f"{op.name} cannot have a {kind} buffer and be inlined: it has none then")
-
-    def element(tensor: Tensor, indices: tuple[Expr, ...]) -> Expr | None:
-        if schedule[tensor] is not stage:
-            return None
-        at = {axis.var: index for axis, index in zip(op.axis, indices, strict=True)}
-        body: Expr = substitute(op.body[tensor.value_index], at)
-        return with_own_names(body)  # each reader binds its own
-
-    for reader in schedule.stages:
-        if reader is not stage and any(schedule[t] is stage for t in reader.op.input_tensors):
-            if not isinstance(reader.op, ComputeOp):
-                raise ValueError(f"{op.name} cannot be inlined into {reader.op.name}")
-            outer = {axis.var for axis in (*reader.op.axis, *reader.op.reduce_axis)}
-            inliner = _Inliner(element, lambda tensor: schedule[tensor] is stage, outer)
-            schedule.rewrite_stage(reader, inliner.inlined)
-    schedule.stages.remove(stage)
 
 
 class _Inliner(LoadReplacer):

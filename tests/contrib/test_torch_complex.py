@@ -45,6 +45,18 @@ def test_arithmetic() -> None:
     expect_equal(many, complex_numbers(5, 4), complex_numbers(4) * 1e25)
 
 
+def test_roots_and_powers() -> None:
+    """Roots lie in the half of the plane that PyTorch's do, on both sides of its cut."""
+    def many(z: Any) -> Any:
+        return z.sqrt(), z.rsqrt(), z.tanh(), z**2, z**-1.5, z.pow(3), z.mT @ z
+
+    expect_equal(many, complex_numbers(5, 4))
+    expect_equal(many, complex_numbers(5, 4) * 1e4)
+    axes = torch.complex(torch.tensor([-4.0, -4.0, 4.0, 0.0]), torch.tensor([-0.0, 0.0, -0.0, 9.0]))
+    expect_equal(lambda z: (z.sqrt(), z.tanh(), torch.view_as_real(z.sqrt())), axes)
+    expect_equal(lambda z: (z.sqrt(), z**1.5, z.tanh()), torch.zeros(2, dtype=torch.complex64))
+
+
 def test_views_and_copies() -> None:
     def many(r: Any, s: Any) -> Any:
         return (

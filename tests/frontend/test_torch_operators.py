@@ -82,3 +82,21 @@ def test_sums_of_narrow_convolutions_are_rounded_behind_their_bias(kind: Any) ->
         apart = abs(have.astype("float32") - want)
         assert (apart <= torch.finfo(kind).eps * abs(want)).all()
         assert (apart == 0).mean() > 0.9
+
+
+def test_a_window_that_would_begin_behind_the_data_is_none() -> None:
+    class Means(torch.nn.Module):
+        def forward(self, x: Any) -> Any:
+            pool = torch.nn.functional.avg_pool1d
+            hows = [(2, 3, 1), (1, 4, 0), (4, 3, 2)]
+            return [
+                mean for extent in (8, 10) for window, step, pad in hows for mean in (
+                    pool(x[..., :extent], window, step, pad, ceil_mode=True),
+                    torch.nn.functional.avg_pool2d(
+                        x[..., None, :extent], (1, window), (1, step), (0, pad), ceil_mode=True,
+                        divisor_override=7,
+                    ),
+                )
+            ]
+
+    expect_eager(Means(), torch.randn(1, 2, 12))

@@ -5,7 +5,7 @@ import pytest
 
 from sterna.ir.types import TensorType
 from sterna.lowering.graph import Graph, Node
-from sterna.lowering.order import order_steps
+from sterna.lowering.order import READY, order_steps
 from sterna.lowering.storage import Layout, plan_storage
 from sterna.support.dtype import DataType
 
@@ -71,3 +71,14 @@ def test_random_graphs(seed: int) -> None:
         want = [graph.nodes[source].name for source, _ in before[node.name].inputs]
         assert [names[source] for source, _ in node.inputs] == want
     assert [names[n] for n, _ in made.heads] == [graph.nodes[n].name for n, _ in graph.heads]
+
+
+def test_a_fan_of_many_branches_keeps_them_whole() -> None:
+    """What can come next is more than what is looked at; branches still end before others begin."""
+    count = 3 * READY
+    nodes = [Node("x", "null", [], [tensor(8)])]
+    nodes += [step(f"grow{i}", 1000, 0) for i in range(count)]
+    nodes += [step(f"shrink{i}", 10, 1 + i) for i in range(count)]
+    nodes += [step("join", 40, *range(count + 1, 2 * count + 1))]
+    graph = Graph(nodes, [0], [(2 * count + 1, 0)], {})
+    assert bound(order_steps(graph)) == 1000 + 10 * count

@@ -9,6 +9,8 @@ import sterna as tvm
 from sterna import relay
 from sterna.relay import transform
 from sterna.relay.passes.fold_constant import SMALL_BYTES
+from sterna.relay.passes.share_joined_parts import GROUP
+from sterna.relay.traverse import post_order
 from tests.relay.support import apply, assert_same_values, check, function, run, text_of
 
 X = "fn (%x: Tensor[(2, 3), float32])"
@@ -66,6 +68,29 @@ def test_calls_that_differ_stay() -> None:
         check(transform.EliminateCommonSubexpr(), f"{X} {{ {body} }}", None)
     skip = transform.EliminateCommonSubexpr(lambda e: str(e.op) == "nn.relu")  # type: ignore[attr-defined]
     check(skip, f"{X} {{ add(nn.relu(%x), nn.relu(%x)) }}", None)
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_parts_that_are_joined_again_and_again_are_joined_once(axis: int) -> None:
+    """A layer that joins all results before it reads a few tensors, not all of them."""
+    joined = [relay.var("x", shape=(2, 3))]
+    for _ in range(3 * GROUP):
+        whole = relay.concatenate(list(joined), axis=axis)
+        joined.append(relay.tanh(relay.sum(whole, axis=axis, keepdims=True)))
+    before = relay.Function((joined[0],), relay.concatenate(joined, axis=axis))
+    made = apply(transform.ShareJoinedParts(), before)
+    parts = [len(e.fields) for e in post_order(made) if isinstance(e, relay.Tuple)]
+    assert max(parts) < GROUP + 3
+    assert len(parts) == 3 * GROUP + 1 + 3
+    assert_same_values(run(made), run(before))
+    check(transform.ShareJoinedParts(), made, None)
+
+
+def test_parts_that_are_joined_once_stay_together() -> None:
+    """Only a concatenation that others share parts with is a kernel of its own."""
+    x = relay.var("x", shape=(2, 3))
+    parts = [relay.multiply(x, relay.const(float(i))) for i in range(3 * GROUP)]
+    check(transform.ShareJoinedParts(), relay.Function((x,), relay.concatenate(parts, 0)), None)
 
 
 # ---- names ----

@@ -1,13 +1,17 @@
 """Normalizing: a copy in which every attached stage is at a loop that runs."""
 
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
 
 from sterna import te
 from sterna.te.lower import lower_schedule
+from sterna.te.schedule import Schedule
 from sterna.tir import interpreter
+
+REWRITE = Schedule.rewrite_stage
 
 
 def chain() -> tuple[Any, Any, Any, Any]:
@@ -72,3 +76,40 @@ def test_a_stage_cannot_be_computed_at_an_inlined_one() -> None:
     with pytest.raises(ValueError, match="the argument c is inlined"):
         s[b].compute_root()
         lower_schedule(s, [a, c, d], "f")
+
+
+def test_stages_that_do_not_read_each_other_are_inlined_at_once() -> None:
+    """A stage that many others are put into is rewritten once, and not once for each of them."""
+    x = te.placeholder((4, 30), name="x")
+
+    def shifted(by: int) -> Any:
+        return te.compute((4, 30), lambda i, j: x[i, j] + float(by))
+
+    parts = [shifted(by) for by in range(30)]
+    out = te.compute((4, 30), lambda i, j: sum(part[i, j] * part[i, j] for part in parts))
+    s = te.create_schedule(out.op)
+    for part in parts:
+        s[part].compute_inline()
+    with patch.object(Schedule, "rewrite_stage", autospec=True, side_effect=REWRITE) as rewrite:
+        assert [stage.op.name for stage in s.normalize().stages] == ["x", "compute"]
+    assert rewrite.call_count == 1
+    values = np.linspace(-1, 1, 120, dtype="float32").reshape(4, 30)
+    got = np.zeros((4, 30), "float32")
+    interpreter.run(lower_schedule(s, [x, out], "f"), values, got)
+    np.testing.assert_allclose(got, sum((values + k) ** 2 for k in range(30)), rtol=1e-5)
+
+
+def test_what_says_where_to_read_is_inlined_by_itself() -> None:
+    x = te.placeholder((6,), name="x")
+    at = te.compute((6,), lambda i: te.const(5) - i, name="at")
+    place = te.compute((6,), lambda i: at[i], name="place")
+    b = te.compute((6,), lambda i: x[i] * 2.0, name="b")
+    c = te.compute((6,), lambda i: b[place[i]] + b[i] * b[place[i]], name="c")
+    s = te.create_schedule(c.op)
+    for each in (at, place, b):
+        s[each].compute_inline()
+    values = np.arange(6, dtype="float32")
+    got = np.zeros(6, "float32")
+    interpreter.run(lower_schedule(s, [x, c], "f"), values, got)
+    twice = values * 2
+    np.testing.assert_array_equal(got, twice[::-1] + twice * twice[::-1])

@@ -17,7 +17,7 @@ from sterna.frontend.torch.complex_pairs import (
     stacked,
     unstacked,
 )
-from sterna.frontend.torch.convert_elementwise import atan2, hypot
+from sterna.frontend.torch.convert_elementwise import atan2, hypot, signbit
 from sterna.frontend.torch.convert_shape import shape_of
 from sterna.frontend.torch.promotion import floats
 from sterna.frontend.torch.table import aten, call_converter, converter_of
@@ -116,7 +116,7 @@ for _name in (
     "roll", "flip", "rot90", "slice", "select", "narrow", "diagonal", "tril", "triu", "unfold",
     "index", "index_select", "gather", "take", "split", "split_with_sizes", "chunk", "unbind",
     "neg", "negative", "sum", "mean", "cumsum", "trace", "zeros_like", "numpy_T", "diag_embed",
-    "new_zeros", "constant_pad_nd",
+    "new_zeros", "constant_pad_nd", "mT",
     "expand_copy", "view_copy", "select_backward", "slice_backward", "diff", "as_strided",
     "diag", "diagonal_copy", "alias_copy", "unsafe_chunk", "as_strided_copy", "narrow_copy",
     "permute_copy", "unsafe_split", "split_with_sizes_copy", "unbind_copy", "unfold_copy",
@@ -232,6 +232,49 @@ def exp(x: RelayExpr) -> RelayExpr:
 @aten("complex::log")
 def log(x: RelayExpr) -> RelayExpr:
     return pair(call("log", size_of(x)), angle(x))
+
+
+@aten("complex::sqrt")
+def sqrt(x: RelayExpr) -> RelayExpr:
+    """The root with a real part of at least 0, of parts that do not cancel."""
+    a, b = fields_of(x)
+    size, zero = size_of(x), like(0, a)
+    long = call("sqrt", call("divide", call("add", size, call("abs", a)), like(2, a)))
+    is_zero = call("equal", size, zero)
+    divisor = call("where", is_zero, like(1, a), call("multiply", like(2, a), long))
+    short = call("divide", call("abs", b), divisor)
+    is_right = call("greater_equal", a, zero)
+    real, up = (call("where", is_right, *each) for each in ((long, short), (short, long)))
+    return pair(real, call("where", signbit(b), call("negative", up), up))
+
+
+@aten("complex::rsqrt")
+def rsqrt(x: RelayExpr) -> RelayExpr:
+    return div(1, sqrt(x))
+
+
+@aten("complex::tanh")
+def tanh(x: RelayExpr) -> RelayExpr:
+    """Of tanh a = t and tan b = u (t + u i) / (1 + t u i), without exponentials that overflow."""
+    a, b = fields_of(x)
+    t, u = call("tanh", a), call("tan", b)
+    one = like(1, a)
+    product, beside = call("multiply", t, u), call("subtract", one, call("multiply", t, t))
+    size = call("add", one, call("multiply", product, product))
+    grown = call("multiply", t, call("add", one, call("multiply", u, u)))
+    return pair(call("divide", grown, size), call("divide", call("multiply", u, beside), size))
+
+
+@aten("complex::pow")
+def power(x: Any, exponent: Any) -> RelayExpr:
+    """To one real number: its power of the size, turned as often as it says."""
+    if isinstance(x, RelayExpr) and isinstance(exponent, int | float):
+        if exponent == 2:
+            return mul(x, x)
+        size = size_of(x)
+        grown = call("power", size, like(exponent, size))
+        return polar(grown, call("multiply", angle(x), like(exponent, size)))
+    raise OpNotImplemented("powers of complex operands to other than one real number")
 
 
 @aten("complex::cosh")

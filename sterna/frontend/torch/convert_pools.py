@@ -110,14 +110,20 @@ def _padded(
     data: RelayExpr, zeros: Sequence[int], window: Sequence[int], steps: Sequence[int],
     ceil_mode: bool, whole: bool,
 ) -> RelayExpr:
-    """Data with its padding, and as much behind as makes every window whole if that is asked."""
+    """Data with its padding, and as much behind as makes every window whole if that is asked.
+
+    A window that would begin in the padding behind is none: what it alone would read is left out.
+    """
     width = [(0, 0), (0, 0)]
     for extent, pad, size, step in zip(shape_of(data)[2:], zeros, window, steps, strict=True):
         full = extent + 2 * pad
         count = -(-(full - size) // step) + 1 if ceil_mode else (full - size) // step + 1
-        if (count - 1) * step >= extent + pad:
+        begins_behind = (count - 1) * step >= extent + pad
+        if begins_behind:
             count -= 1
-        missing = max(0, (count - 1) * step + size - full) if whole else 0
+        missing = (count - 1) * step + size - full
+        if not (begins_behind if missing < 0 else whole):
+            missing = 0
         width.append((pad, pad + missing))
     return call("nn.pad", data, tuple(width), like(0, data))
 
