@@ -214,8 +214,6 @@ class OpRecord(Generic[AttrsType]):
     and no more; None for a call that does more."""
     is_monotone: bool = False
     """Whether a larger first operand never makes the result smaller, element by element."""
-    joins_parts: bool = False
-    """Whether some of its parts that follow each other may be joined by themselves first."""
     foldable: bool = True
     """Whether equal calls give equal results, so that one may stand for another."""
     macs: CallRule[AttrsType, int] | None = None

@@ -12,7 +12,6 @@ from functools import lru_cache
 
 from sterna.ir.expr import Expr
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.kernel import Processor
 from sterna.te import all as all_of
 
 # Of the steps, the share that must be left out for the question to pay.
@@ -51,12 +50,3 @@ def _reach(
     """The first and the last pixel of an axis that so many results see at a tap."""
     begin = first * made.strides[axis] + tap * made.dilation[axis] - made.before[axis]
     return begin, begin + (tile - 1) * made.strides[axis]
-
-
-def counted_macs(made: Contraction, processor: Processor) -> float:
-    """The multiply-adds that register tiles take: those of steps that see the image."""
-    if made.rank != 2 or made.is_matrix or made.out_layout != "NHWC":
-        return made.macs
-    columns = max(1, processor.vector_registers // 2 - 2)
-    across = counted(made, 1, min(columns, max(1, made.result[1])))
-    return made.macs * counted(made, 0, 1) * across

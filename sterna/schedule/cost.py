@@ -5,7 +5,6 @@ What the direct way takes is what every other implementation must beat.
 
 import math
 
-from sterna.schedule.border_steps import counted_macs
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP, INT32, LEAST_LANES, dot_lanes
 from sterna.schedule.kernel import Processor
@@ -79,7 +78,7 @@ def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> 
     threads = min(processor.threads, tiles) if made.pixels == 1 else processor.threads
     large = made.weight_bytes > processor.l2_bytes // 2  # threads share channels then, else rows
     share = 1 / processor.threads if large else 1.0
-    cycles = counted_macs(made, processor) / products_per_cycle(processor) / threads
+    cycles = made.macs / products_per_cycle(processor) / threads
     cycles += arriving(made.weight_bytes * share, processor) + regions(1, processor)
     cycles += KERNEL if made.pixels == 1 else 0.0
     if made.is_matrix:

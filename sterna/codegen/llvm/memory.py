@@ -32,14 +32,38 @@ def _constant_step(offset: Expr) -> tuple[Expr, int]:
     return offset, 0
 
 
-def _rows_held(buffer: Buffer, base: Expr, wanted: list[int]) -> list[int]:
-    """Where the few whole rows begin, as long as the result, that have all elements; none."""
+def _picks(places: dict[int, int], lanes: int) -> str:
+    """What a shuffle takes for each lane; nothing for those that have no place."""
+    return ", ".join(
+        f"i32 {places[lane]}" if lane in places else "i32 poison" for lane in range(lanes))
+
+
+# The place where a row begins, and how many elements it has.
+Row = tuple[int, int]
+
+
+def _rows_apart(wanted: list[int]) -> list[Row]:
+    """The few rows that have all elements, from the first to the last of each; none."""
+    lanes = len(wanted)
+    found: list[list[int]] = []
+    for place in sorted(set(wanted)):
+        if found and place - found[-1][0] < lanes:
+            found[-1][1] = place
+        else:
+            found.append([place, place])
+    rows = [(first, last - first + 1) for first, last in found]
+    near = len(rows) <= MOST_ROWS and sum(count for _, count in rows) <= 2 * lanes
+    return rows if near else []
+
+
+def _rows_held(buffer: Buffer, base: Expr, wanted: list[int]) -> list[Row]:
+    """The few whole rows, as long as the result, that have all elements of registers; none."""
     lanes, first = len(wanted), build.int_value(base)
     size = math.prod(build.int_value(extent) or 0 for extent in buffer.shape)
     if first is None or not 0 <= first + min(wanted) <= first + max(wanted) < size // lanes * lanes:
         return []
     begins = sorted({(first + place) // lanes * lanes - first for place in wanted})
-    return begins if len(begins) <= MOST_ROWS else []
+    return [(begin, lanes) for begin in begins] if len(begins) <= MOST_ROWS else []
 
 
 class MemoryEmitter(ExprEmitter):
@@ -129,11 +153,13 @@ class MemoryEmitter(ExprEmitter):
         if based is not None and 0 < max(based[1]) - min(based[1]) < 2 * dtype.lanes:
             raw = self._load_picked(buffer, *based)
         elif based is not None and buffer.scope == "local":
-            begins = _rows_held(buffer, *based)
-            if begins:
-                raw = self._from_rows(buffer, based[0], begins, based[1])
+            rows = _rows_held(buffer, *based)
+            if rows:
+                raw = self._from_rows(buffer, based[0], rows, based[1])
             else:
                 raw = self._load_one_by_one(buffer, *based)
+        elif based is not None and (rows := _rows_apart(based[1])):
+            raw = self._from_rows(buffer, based[0], rows, based[1])
         elif ramp is None or not self._reads_rows(stride, dtype):
             few = dtype.lanes <= FEW_LANES and self.mask is None
             if few and ramp is not None and stride is not None:
@@ -216,34 +242,55 @@ class MemoryEmitter(ExprEmitter):
     def _load_apart(self, buffer: Buffer, base: Expr, stride: int, lanes: int) -> str:
         """Every so manyth element: from rows, of which the last ends where the last lane does."""
         begins = [*(row * lanes for row in range(stride - 1)), (lanes - 1) * (stride - 1)]
-        return self._from_rows(buffer, base, begins, [lane * stride for lane in range(lanes)])
+        rows = [(begin, lanes) for begin in begins]
+        return self._from_rows(buffer, base, rows, [lane * stride for lane in range(lanes)])
 
     def _from_rows(
-        self, buffer: Buffer, base: Expr, begins: list[int], wanted: list[int]
+        self, buffer: Buffer, base: Expr, rows: list[Row], wanted: list[int]
     ) -> str:
-        """Elements in any order from the rows, as long as the result, that begin at some places.
+        """Elements in any order from rows that have them, none longer than the result.
 
         Each shuffle puts what two of them have, or what others have put together, side by side.
         """
-        lanes = len(wanted)
-        kind = vector_type(memory_type(buffer.dtype), lanes)
+        lanes, element = len(wanted), memory_type(buffer.dtype)
+        kind = vector_type(element, lanes)
         held: list[tuple[str, dict[int, int]]] = []
-        for begin in begins:
+        for begin, count in rows:
             known = {lane for _, places in held for lane in places}
             own = {lane: place - begin for lane, place in enumerate(wanted)
-                   if lane not in known and begin <= place < begin + lanes}
+                   if lane not in known and begin <= place < begin + count}
             if own:
                 at = build.add(base, build.const(begin, base.dtype))
-                held.append((self._load_row(buffer, at, lanes, None), own))
+                held.append(self._spread(self._load_row(buffer, at, count, None), element, count,
+                                         lanes, own))
         while len(held) > 1:
             (one, left), (other, right), *rest = held
             found = left | {lane: lanes + place for lane, place in right.items()}
-            picks = ", ".join(
-                f"i32 {found[lane]}" if lane in found else "i32 poison" for lane in range(lanes))
             both = self.writer.value(
-                f"shufflevector {kind} {one}, {kind} {other}, <{lanes} x i32> <{picks}>")
+                f"shufflevector {kind} {one}, {kind} {other}, <{lanes} x i32> "
+                f"<{_picks(found, lanes)}>")
             held = [*rest, (both, {lane: lane for lane in found})]
-        return held[0][0]
+        ((made, places),) = held
+        if all(lane == place for lane, place in places.items()):
+            return made
+        return self.writer.value(
+            f"shufflevector {kind} {made}, {kind} poison, <{lanes} x i32> "
+            f"<{_picks(places, lanes)}>")
+
+    def _spread(
+        self, row: str, element: str, count: int, lanes: int, own: dict[int, int]
+    ) -> tuple[str, dict[int, int]]:
+        """A row as long as the result, and where in it the elements of some lanes are."""
+        if count == lanes:
+            return row, own
+        if count == 1:
+            kind = vector_type(element, lanes)
+            first = self.writer.value(f"insertelement {kind} poison, {element} {row}, i64 0")
+            return first, dict.fromkeys(own, 0)
+        short = vector_type(element, count)
+        made = self.writer.value(
+            f"shufflevector {short} {row}, {short} poison, <{lanes} x i32> <{_picks(own, lanes)}>")
+        return made, {lane: lane for lane in own}
 
     def _load_picked(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str:
         """Elements that lie near each other, in any order: the row that has them, and a shuffle."""

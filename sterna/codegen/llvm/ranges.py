@@ -196,12 +196,29 @@ def lanes_from_base(index: Expr) -> tuple[Expr, list[int]] | None:
     lanes = known_lanes(index)
     if lanes is not None:
         return build.const(0, index.dtype.element), lanes
+    return _sum_from_base(index) if isinstance(index, Add | Mul) else None
+
+
+def _sum_from_base(index: Expr) -> tuple[Expr, list[int]] | None:
+    """The same of a part of an index."""
+    if isinstance(index, Broadcast):
+        return index.value, [0] * index.lanes
+    if isinstance(index, Ramp) and (step := build.int_value(index.stride)) is not None:
+        return index.base, [lane * step for lane in range(index.lanes)]
     if isinstance(index, Add):
-        for shared, rest in ((index.a, index.b), (index.b, index.a)):
-            found = lanes_from_base(rest) if isinstance(shared, Broadcast) else None
-            if found is not None and isinstance(shared, Broadcast):
-                return build.add(shared.value, found[0]), found[1]
-    return None
+        left, right = _sum_from_base(index.a), _sum_from_base(index.b)
+        if left is None or right is None:
+            return None
+        return build.add(left[0], right[0]), [x + y for x, y in zip(left[1], right[1], strict=True)]
+    if isinstance(index, Mul):
+        for factor, rest in ((index.a, index.b), (index.b, index.a)):
+            number = build.int_value(factor.value) if isinstance(factor, Broadcast) else None
+            found = None if number is None else _sum_from_base(rest)
+            if found is not None and number is not None:
+                return build.mul(found[0], number), [lane * number for lane in found[1]]
+        return None
+    lanes = known_lanes(index)
+    return None if lanes is None else (build.const(0, index.dtype.element), lanes)
 
 
 def known_lanes(index: Expr) -> list[int] | None:

@@ -233,7 +233,9 @@ def _put_where(
             "index_put: the truth values hold in # places, and # values are written there",
         )
         place = call("maximum", call("subtract", number, like(1, number)), like(0, number))
-        wanted = call("take", wanted, reshaped(place, dims_of(mask)), axis=0, mode="clip")
+        border = ((0, 1), *(((0, 0),) * (rank_of(wanted) - 1)))
+        some = call("nn.pad", wanted, like(0, wanted), pad_width=border)  # there may be no value
+        wanted = call("take", some, reshaped(place, dims_of(mask)), axis=0, mode="clip")
     elif rank_of(values) > inner:
         wanted = reshaped(wanted, dims_of(values)[1:])
     return call("where", holds, call("add", x, wanted) if accumulate else wanted, x)

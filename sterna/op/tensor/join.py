@@ -132,7 +132,6 @@ register(OpRecord(
     compute=_compute_concatenate,
     reference=lambda attrs, data: np.concatenate(data, attrs.axis),
     rewrites=[_one_part, _of_joined],
-    joins_parts=True,
     pattern=INJECTIVE,
     layout=joined,
     integer=joined_integers,

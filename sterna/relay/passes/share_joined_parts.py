@@ -12,7 +12,7 @@ from collections import Counter
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple
-from sterna.relay.op import record_of
+from sterna.relay.op import is_call_of
 from sterna.relay.traverse import not_primitive, post_order, rewrite
 
 # The parts of a group: what a kernel reads at the end of a list, and cannot share, is less.
@@ -66,10 +66,8 @@ def share_joined_parts(func: Function) -> Function:
 
 def _groups(expr: RelayExpr) -> list[tuple[Group, int]]:
     """The whole groups of a concatenation's parts, and where they begin."""
-    record = record_of(expr)
-    if record is None or not record.joins_parts:
+    if not isinstance(expr, Call) or not is_call_of(expr, "concatenate"):
         return []
-    assert isinstance(expr, Call)
     (parts,) = expr.args
     if not isinstance(parts, Tuple) or len(parts.fields) <= GROUP:
         return []
