@@ -234,7 +234,7 @@ def _put_where(
         )
         place = call("maximum", call("subtract", number, like(1, number)), like(0, number))
         border = ((0, 1), *(((0, 0),) * (rank_of(wanted) - 1)))
-        some = call("nn.pad", wanted, like(0, wanted), pad_width=border)  # there may be no value
+        some = call("nn.pad", wanted, pad_width=border)  # there may be no value
         wanted = call("take", some, reshaped(place, dims_of(mask)), axis=0, mode="clip")
     elif rank_of(values) > inner:
         wanted = reshaped(wanted, dims_of(values)[1:])
