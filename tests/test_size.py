@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 3000,
     "autotvm": 2000,
     "cli": 2970,
-    "codegen": 14280,
+    "codegen": 14330,
     "contrib": 2600,
     "driver": 3200,
     "exec": 200,
