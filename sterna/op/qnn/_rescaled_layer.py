@@ -5,17 +5,21 @@ from typing import Any
 
 import numpy as np
 
-from sterna.op.checks import axis_of
+from sterna.ir.types import TensorType, Type
+from sterna.op.checks import at_least, axis_of, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.nn._conv_implementation import with_known_weights
 from sterna.op.nn._conv_shape import contraction_of
-from sterna.op.qnn._double_rounding import INT8
+from sterna.op.qnn._double_rounding import INT8, INT32
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.infer import infer
 from sterna.relay.op import call, is_call_of
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import plan_of, unpacked
+from sterna.schedule.implementations.halves import FINISHED
+from sterna.schedule.implementations.planes import IMPLEMENTATION as PLANES
+from sterna.schedule.implementations.planes import layer_instructions
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +35,22 @@ class RescaledLayer:
     multiplier: Array
     power: Array
     zero: int
+
+
+def layer_cost(given: RescaledLayer, product: float) -> float:
+    """Instructions of a layer as it is implemented, with so many for a product in plain loops."""
+    plan, made = plan_of(given.sums.attrs), given.made
+    if plan is not None and plan.name == PLANES.name:
+        return layer_instructions(made, plan.integer("outputs"))
+    return made.pixels * made.outputs * (FINISHED + product * made.products)
+
+
+def bytes_and_records(data: Type, records: Type, ndim: int) -> tuple[TensorType, TensorType]:
+    """Types of bytes with so many dimensions, and of the records of output channels."""
+    kind, words = tensor(data, "data", ndim), at_least(records, "records", 2)
+    if kind.dtype != INT8 or words.dtype != INT32:
+        raise ValueError(f"data is int8 and records are int32, not {kind.dtype}, {words.dtype}")
+    return kind, words
 
 
 def rescaled_layer(found: Call) -> RescaledLayer | None:

@@ -11,7 +11,6 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import at_least, tensor
 from sterna.op.qnn._double_rounding import (
     INT8,
     INT32,
@@ -20,7 +19,12 @@ from sterna.op.qnn._double_rounding import (
     rounded_array,
     rounding_words,
 )
-from sterna.op.qnn._rescaled_layer import RescaledLayer, in_place_of, rescaled_layer
+from sterna.op.qnn._rescaled_layer import (
+    bytes_and_records,
+    in_place_of,
+    layer_cost,
+    rescaled_layer,
+)
 from sterna.op.windows import full_padding, positive
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
@@ -28,10 +32,8 @@ from sterna.relay.expr import Call, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
 from sterna.schedule.choose import choose
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementation import plan_of
-from sterna.schedule.implementations.halves import FINISHED
 from sterna.schedule.implementations.planes import IMPLEMENTATION as PLANES
-from sterna.schedule.implementations.planes import layer_instructions, packed, unpacked
+from sterna.schedule.implementations.planes import packed, unpacked
 from sterna.schedule.kernel import Processor
 from sterna.schedule.rescaled_plane_kernel import (
     PlaneTile,
@@ -85,7 +87,8 @@ def implement_planes(found: Call, processor: Processor) -> RelayExpr | None:
         return None
     costs = {tile: rescaled_plane_instructions(made, tile) for tile in plane_tiles(made)}
     tile = choose("tile", list(costs), costs.__getitem__)
-    if _instructions(given) - costs[tile] <= WORTH * CODE_BYTES:
+    before = layer_cost(given, BORDER_PRODUCT if made.is_padded else PLAIN_PRODUCT)
+    if before - costs[tile] <= WORTH * CODE_BYTES:
         return None
     records = const(_records(made, given.weights[..., 0], given.start, words))
     records.span = given.sums.args[1].span
@@ -93,15 +96,6 @@ def implement_planes(found: Call, processor: Processor) -> RelayExpr | None:
         "qnn.rescaled_planes", given.sums.args[0], records, window=made.window,
         strides=made.strides, padding=(*made.before, *made.after), border=made.border,
         outputs=tile.outputs, lanes=tile.lanes))
-
-
-def _instructions(given: RescaledLayer) -> float:
-    """Of the layer as it is implemented."""
-    plan, made = plan_of(given.sums.attrs), given.made
-    if plan is not None and plan.name == PLANES.name:
-        return layer_instructions(made, plan.integer("outputs"))
-    product = BORDER_PRODUCT if made.is_padded else PLAIN_PRODUCT
-    return made.pixels * made.outputs * (FINISHED + product * made.products)
 
 
 def _records(made: Contraction, weights: Array, start: Array, words: Array) -> Array:
@@ -118,9 +112,7 @@ def _records(made: Contraction, weights: Array, start: Array, words: Array) -> A
 
 
 def _infer(attrs: RescaledPlanesAttrs, data: Type, records: Type) -> TensorType:
-    kind, words = tensor(data, "data", 4), at_least(records, "records", 2)
-    if kind.dtype != INT8 or words.dtype != INT32:
-        raise ValueError(f"data is int8 and records are int32, not {kind.dtype}, {words.dtype}")
+    kind, words = bytes_and_records(data, records, 4)
     if not kind.is_static:
         raise ValueError(f"data has known extents, not {kind}")
     made = _contraction(attrs, kind)

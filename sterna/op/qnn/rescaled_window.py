@@ -10,7 +10,6 @@ import numpy as np
 
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
-from sterna.op.checks import at_least, tensor
 from sterna.op.qnn._double_rounding import (
     INT8,
     INT32,
@@ -19,16 +18,17 @@ from sterna.op.qnn._double_rounding import (
     rounded_array,
     rounding_words,
 )
-from sterna.op.qnn._rescaled_layer import RescaledLayer, in_place_of, rescaled_layer
+from sterna.op.qnn._rescaled_layer import (
+    bytes_and_records,
+    in_place_of,
+    layer_cost,
+    rescaled_layer,
+)
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.implementation import plan_of
-from sterna.schedule.implementations.halves import FINISHED
-from sterna.schedule.implementations.planes import IMPLEMENTATION as PLANES
-from sterna.schedule.implementations.planes import layer_instructions
 from sterna.schedule.kernel import Processor
 from sterna.schedule.rescaled_window_kernel import (
     BESIDE,
@@ -60,7 +60,9 @@ def implement_window(found: Call, processor: Processor) -> RelayExpr | None:
     if given is None or not _suits(given.made):
         return None
     words = rounding_words(given.multiplier, given.power, given.zero)
-    if words is None or _instructions(given) <= rescaled_window_instructions(given.made):
+    if words is None:
+        return None
+    if layer_cost(given, PLAIN_PRODUCT) <= rescaled_window_instructions(given.made):
         return None
     records = const(_records(given.weights, given.start, words))
     records.span = given.sums.args[1].span
@@ -71,14 +73,6 @@ def implement_window(found: Call, processor: Processor) -> RelayExpr | None:
 def _suits(made: Contraction) -> bool:
     kinds = {str(made.data), str(made.weight)} == {"int8"}
     return kinds and made.channels_last and covers_image(made) and made.outputs % FOUR == 0
-
-
-def _instructions(given: RescaledLayer) -> float:
-    """Of the layer as it is implemented."""
-    plan, made = plan_of(given.sums.attrs), given.made
-    if plan is not None and plan.name == PLANES.name:
-        return layer_instructions(made, plan.integer("outputs"))
-    return made.pixels * made.outputs * (FINISHED + PLAIN_PRODUCT * made.products)
 
 
 def _records(weights: Array, start: Array, words: Array) -> Array:
@@ -95,9 +89,7 @@ def _records(weights: Array, start: Array, words: Array) -> Array:
 
 
 def _infer(attrs: RescaledWindowAttrs, data: Type, records: Type) -> TensorType:
-    kind, words = tensor(data, "data", 4), at_least(records, "records", 2)
-    if kind.dtype != INT8 or words.dtype != INT32:
-        raise ValueError(f"data is int8 and records are int32, not {kind.dtype}, {words.dtype}")
+    kind, words = bytes_and_records(data, records, 4)
     batch, rows, columns, channels = kind.concrete_shape
     want = (channels // FOUR, rows * columns + BESIDE)
     if channels % FOUR or tuple(words.shape) != want:
