@@ -11,7 +11,7 @@ from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows, index_type
 from sterna.op.checks import axis_of, of_kind, tensor
-from sterna.op.dynamic import DimsLike, known, to_static
+from sterna.op.dynamic import DimsLike, known, tensor_type, to_static
 from sterna.op.indexing import as_dims, dims_of
 from sterna.op.insertion import LINES_AT_ONCE, few_are_kept, inserted_lines
 from sterna.op.ordering import key_type, order_along
@@ -21,9 +21,11 @@ from sterna.op.thread_sort import KeyedLines
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
-from sterna.relay.expr import RelayExprLike, TupleWrapper
-from sterna.relay.op import OPAQUE, Case, OpRecord, register
+from sterna.relay.expr import RelayExpr, RelayExprLike, TupleWrapper
+from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.schedule.products import FLOAT32
 from sterna.support.dtype import DataType
+from sterna.target import Target, is_gpu, processor_of
 from sterna.te import Tensor
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 
@@ -69,6 +71,13 @@ class TopKAttrs(_Returns):
     ret_type: str = "both"
     is_ascend: bool = False
     dtype: DataType = DataType("int32")
+    lines: int = 1
+    """So many lines side by side are lanes of vectors; 1: one after the other, on any processor."""
+
+    def normalize(self) -> None:
+        _Returns.normalize(self)
+        if self.lines < 1:
+            raise ValueError(f"lines are at least 1, not {self.lines}")
 
 
 @attributes
@@ -83,7 +92,7 @@ class DynTopKAttrs(_Returns):
 
 def _sorted(
     attrs: SortAttrs | ArgsortAttrs | TopKAttrs | DynTopKAttrs, out: Type, data: Tensor,
-    wanted: Sequence[str], name: str,
+    wanted: Sequence[str], name: str, most_lines: int = 1,
 ) -> list[Tensor]:
     """The first values along an axis or their places, or both, as many as the results hold."""
     rows = AxisRows(dims_of(data), axis_of(attrs.axis, data.ndim))
@@ -94,7 +103,7 @@ def _sorted(
     def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         source = ins[0]
         count = as_dims(outs[0].shape)[rows.axis]
-        if isinstance(length, int) and isinstance(count, int) and _lie_in_lanes(rows, count):
+        if most_lines > 1 and isinstance(length, int) and isinstance(count, int):
             fill_lines(ib, source, outs, length, count)
             return
         with rows.each(ib) as at:
@@ -113,7 +122,7 @@ def _sorted(
     def fill_lines(
         ib: IRBuilder, source: BufferVar, outs: list[BufferVar], length: int, count: int
     ) -> None:
-        with rows.each_vector(ib, LINES_AT_ONCE) as (lines, at):
+        with rows.each_vector(ib, most_lines) as (lines, at):
 
             def key_at(place: Expr, line: Expr) -> Expr:
                 return order_key(build.cast(held, source[at(place, line)]), attrs.is_ascend)
@@ -127,12 +136,6 @@ def _sorted(
                     result[at(k, line)] = build.cast(result.dtype, found)
 
     return statements(out, [data], fill, name)
-
-
-def _lie_in_lanes(rows: AxisRows, count: int) -> bool:
-    """Whether the first few of rows are found for a vector of rows at a time."""
-    return isinstance(rows.shape[-1], int) and rows.lie_side_by_side and (
-        few_are_kept(rows.length, count))
 
 
 def _ranked(
@@ -279,8 +282,23 @@ def _infer_topk(attrs: TopKAttrs, data: Type) -> Type:
 
 
 def _compute_topk(attrs: TopKAttrs | DynTopKAttrs, out: Type, data: Tensor, *k: Tensor) -> Any:
-    made = _sorted(attrs, out, data, _wanted(attrs), "T_topk")
+    lines = attrs.lines if isinstance(attrs, TopKAttrs) else 1
+    made = _sorted(attrs, out, data, _wanted(attrs), "T_topk", lines)
     return made if attrs.ret_type == "both" else made[0]
+
+
+def _in_lanes(
+    attrs: TopKAttrs, args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """The first few of lines that lie side by side as lanes, on processors that run vectors."""
+    kind = tensor_type(args[0])
+    if target is None or is_gpu(target) or attrs.lines > 1 or not kind.is_static:
+        return None
+    rows = AxisRows(kind.shape, axis_of(attrs.axis, kind.ndim))
+    is_few = rows.lie_side_by_side and few_are_kept(rows.length, attrs.k)
+    if not is_few or processor_of(target).lanes(FLOAT32) == 1:
+        return None
+    return call("topk", *args, **{**dict(attrs.items()), "lines": LINES_AT_ONCE})
 
 
 def _reference_topk(attrs: TopKAttrs | DynTopKAttrs, data: Array, k: Array | None = None) -> Any:
@@ -321,10 +339,10 @@ _TOPK_CASES = [
     Case((((2, 3), "int8"),), {"k": 0}),
     Case((((2, 1030), "int16"),), {"k": 17}),
     Case((((300, 2), "int8"),), {"k": 290, "axis": 0}),
-    Case((np.tile(_MIXED.T, (3, 1, 9)),), {"k": 5, "axis": 1}),
-    Case((np.tile(_MIXED.T, (2, 3)),), {"k": 7, "axis": 0, "is_ascend": True}),
-    Case((((40, 21), "int64"),), {"k": 16, "axis": 0}),
-    Case((((2, 9, 5), "float16"),), {"k": 1, "axis": 1, "ret_type": "indices"}),
+    Case((np.tile(_MIXED.T, (3, 1, 9)),), {"k": 3, "axis": 1, "lines": 16}),
+    Case((np.tile(_MIXED.T, (2, 3)),), {"k": 7, "axis": 0, "is_ascend": True, "lines": 4}),
+    Case((((40, 21), "int64"),), {"k": 16, "axis": 0, "lines": 16}),
+    Case((((2, 9, 5), "float16"),), {"k": 1, "axis": 1, "ret_type": "indices", "lines": 4}),
 ]
 
 register(OpRecord(
@@ -337,6 +355,7 @@ register(OpRecord(
         attrs, out, data, _wanted(attrs), "T_topk"),
     reference=_reference_topk,
     builder=_topk,
+    legalize=_in_lanes,
     pattern=OPAQUE,
     cases=_TOPK_CASES,
     doc=_topk.__doc__ or "",
