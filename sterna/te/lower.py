@@ -287,7 +287,8 @@ class Lowering:
         if stage.store_predicate is not None and not isinstance(op, ComputeOp):
             raise ValueError(f"set_store_predicate: {op.name} stores as its parts do")
         if stage.step_predicate is not None and not (isinstance(op, ComputeOp) and op.reduce_axis):
-            raise ValueError(f"set_step_predicate: {op.name} is no sum")
+            raise ValueError(f"set_step_predicate: {op.name} is no sum; "
+                             "after cache_write the stage that it makes is")
         if isinstance(op, ExternOp):
             return extern_body(op, [self.kept(t) for t in op.inputs], self.places[stage].buffers)
         if isinstance(op, ScanOp):

@@ -34,6 +34,9 @@ def rfactor(schedule: Schedule, tensor: Tensor, axis: IterVar, factor_axis: int 
             f"Can only factor a loop over a reduction axis of {op.name}: {', '.join(loops)}; "
             f"{axis.name} is none of them"
         )
+    if stage.step_predicate is not None:
+        raise ValueError(f"apply rfactor to {op.name} before set_step_predicate, which says which "
+                         "steps of the stages that it makes count")
     if stage.layout_conditions:
         raise ValueError(f"apply rfactor to {op.name} before transform_layout leaves gaps")
     if stage.attach_type != "root":

@@ -200,6 +200,16 @@ def test_a_step_predicate_leaves_the_start_of_a_sum() -> None:
     np.testing.assert_array_equal(y, [5, 5, 5, 5, 0, 0])
 
 
+def test_a_step_predicate_is_said_to_the_stage_that_sums() -> None:
+    s, a, b = row_sums(6, 8)
+    s[b].set_step_predicate(b.op.reduce_axis[0] < 5)
+    with pytest.raises(ValueError, match="apply rfactor to b before set_step_predicate"):
+        s.rfactor(b, b.op.reduce_axis[0])
+    s.cache_write(b, "local")
+    with pytest.raises(ValueError, match="b is no sum; after cache_write the stage"):
+        lower_schedule(s, [a, b], "f")
+
+
 def test_a_step_predicate_is_of_a_sum() -> None:
     s, a, b = doubled(12)
     s[b].set_step_predicate(b.op.axis[0] < 4)
