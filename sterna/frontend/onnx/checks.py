@@ -3,7 +3,6 @@
 Devices of threads make no errors: operators leave out or hold within an axis what is outside there.
 """
 
-
 from sterna.frontend.calls import (
     call,
     call_unfolded,
