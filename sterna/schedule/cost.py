@@ -6,7 +6,7 @@ What the direct way takes is what every other implementation must beat.
 import math
 
 from sterna.schedule.contraction import Contraction
-from sterna.schedule.dot4 import GROUP, INT32, LEAST_LANES, dot_lanes
+from sterna.schedule.dot4 import GROUP, INT32, LEAST_LANES, dot_lanes, fills_last_tile
 from sterna.schedule.kernel import Processor
 from sterna.schedule.products import FLOAT32
 from sterna.schedule.register_tile import tiles_of_group
@@ -63,8 +63,11 @@ def direct_cycles(made: Contraction, processor: Processor, columns: int | None =
 
 def _cycles_of_bytes(made: Contraction, processor: Processor) -> float:
     """By dot products of four bytes where there are such, else by products of words."""
-    lanes = dot_lanes(made.outputs // made.groups, processor)
-    steps = made.pixels * made.outputs / lanes * made.products / GROUP
+    lanes, outputs = dot_lanes(made.outputs // made.groups, processor), made.outputs
+    if fills_last_tile(made):
+        lanes = processor.lanes(INT32)
+        outputs += -outputs % lanes
+    steps = made.pixels * outputs / lanes * made.products / GROUP
     if processor.has_dot4 and lanes >= LEAST_LANES and made.depth % GROUP == 0:
         return steps / DOTS
     if processor.has_dot_halves or processor.lanes(INT32) == 1:

@@ -10,6 +10,8 @@ from typing import Any
 
 from sterna.ir import build
 from sterna.ir.types import TensorType, Type
+from sterna.schedule.choose import choose
+from sterna.schedule.contraction import Contraction
 from sterna.schedule.default import hold_in_registers
 from sterna.schedule.kernel import Processor
 from sterna.schedule.register_tile import MOST_ROWS, RegisterTile, TileSpace
@@ -29,6 +31,8 @@ from sterna.tir import decl_buffer, dot4, ir_builder
 
 GROUP = 4
 LEAST_LANES = 4
+# Vectors side by side of the widest tile.
+WIDEST = 4
 # How much longer dot products take whose four bytes are loaded into all lanes, one group at a time,
 # on processors that take lanes of what holds several groups; as it was measured.
 ONE_GROUP = 1.6
@@ -41,6 +45,18 @@ def are_bytes(*kinds: Type) -> bool:
         isinstance(kind, TensorType) and kind.dtype.is_integer and kind.dtype.bits == 8
         for kind in kinds
     )
+
+
+def has_bytes(made: Contraction) -> bool:
+    """Whether bytes are multiplied and summed in 32 bits."""
+    kinds = (made.data, made.weight)
+    return made.out == INT32 and all(kind.is_integer and kind.bits == 8 for kind in kinds)
+
+
+def fills_last_tile(made: Contraction) -> bool:
+    """Whether packed weights may have further output channels of zeros, which are not stored."""
+    images = made.rank == 2 and made.out_layout == "NHWC" and not made.is_matrix
+    return images and made.groups == 1 and made.depth % GROUP == 0 and has_bytes(made)
 
 
 def dot_lanes(channels: int, processor: Processor) -> int:
@@ -68,26 +84,59 @@ def bytes_missing(depth: int, processor: Processor) -> int:
     return pairs if is_odd and depth + pairs < ONE_GROUP * (depth + single) else single
 
 
-def dot_width(rows: int, channels: int, depth: int, processor: Processor) -> int | None:
-    """How many channels a register tile has; None if an instruction would have too few lanes."""
-    if not takes_dot4(channels, depth, processor):
-        return None
-    lanes = dot_lanes(channels, processor)
-    widths = tuple(n * lanes for n in range(1, 5) if channels % (n * lanes) == 0)
-    return dot_tile(processor, rows, channels, lanes, depth, widths=widths).columns
+def dot_width(
+    rows: int, channels: int, depth: int, processor: Processor, filled: bool = False
+) -> int | None:
+    """How many channels a register tile has; None if an instruction would have too few lanes.
+
+    filled: the last tile may have further channels, of zeros, where these fill vectors.
+    """
+    found = dot_tiles(rows, channels, depth, processor, filled)
+    return choose("tile", tuple(found), found.__getitem__).columns if found else None
+
+
+def dot_tiles(
+    rows: int, channels: int, depth: int, processor: Processor, filled: bool
+) -> dict[RegisterTile, float]:
+    """The tiles of which dot_width takes one, with their cycles for a step over all channels."""
+    found: dict[RegisterTile, float] = {}
+    whole = processor.lanes(INT32)
+    if takes_dot4(channels, depth, processor):
+        lanes = dot_lanes(channels, processor)
+        widest = min(channels, WIDEST * whole)
+        widths = tuple(n for n in range(lanes, widest + 1, lanes) if channels % n == 0)
+        found = dot_space(processor, rows, channels, lanes, depth, widths=widths).cycles()
+    if filled and channels % whole and whole >= LEAST_LANES and depth % GROUP == 0:
+        for width in range(whole, min(channels, WIDEST * whole) + 1, whole):
+            more = -channels % width
+            found |= dot_space(
+                processor, rows, channels + more, whole, depth, widths=(width,)).cycles()
+    return found
 
 
 def dot_tile(
     processor: Processor, rows: int, channels: int, lanes: int, depth: int,
-    block: int | None = None, most_rows: int = MOST_ROWS, widths: tuple[int, ...] = (),
+    block: int | None = None, most_rows: int = MOST_ROWS,
 ) -> RegisterTile:
     """The tile of a sum over so many bytes that lie side by side in every row."""
-    by_lanes = processor.has_dot4 and lanes == processor.lanes(INT32)
+    return dot_space(processor, rows, channels, lanes, depth, block, most_rows).choose()
+
+
+def dot_space(
+    processor: Processor, rows: int, channels: int, lanes: int, depth: int,
+    block: int | None = None, most_rows: int = MOST_ROWS, widths: tuple[int, ...] = (),
+) -> TileSpace:
+    """The tiles of such a sum: whole registers, and parts of one behind them.
+
+    lanes: those of vectors that fill the channels evenly.
+    """
+    whole = processor.lanes(INT32)
+    by_lanes = processor.has_dot4 and lanes == whole
     together = _groups_together(processor, depth // GROUP) if by_lanes else 1
     return TileSpace(
-        rows, channels, lanes, processor.registers_for(together), block, most_rows, widths,
+        rows, channels, whole, processor.registers_for(together), block, most_rows, widths,
         together, processor.throughput,
-    ).choose()
+    )
 
 
 def _groups_together(processor: Processor, groups: int) -> int:

@@ -52,6 +52,8 @@ def quantised(kind: str, signs: tuple[str, str], seed: int) -> tuple[Any, dict[s
         "ragged groups": ((1, 24, 6, 7), (15, 8, 3, 3), {"groups": 3, "padding": 1}),
         "patches": ((1, 3, 20, 24), (16, 3, 5, 4), {"strides": (4, 4), "padding": (1, 0, 2, 3)}),
         "few": ((1, 6, 5, 5), (3, 6, 2, 2), {}),
+        "last tile": ((1, 16, 5, 7), (84, 16, 1, 1), {}),
+        "odd tile": ((1, 8, 4, 9), (37, 8, 3, 3), {"padding": 1}),
         "deep": ((2, 40, 5, 9), (24, 40, 3, 3), {"strides": (2, 1), "padding": 1}),
         "dense": ((3, 37), (24, 37), {}),
         "row": ((1, 64), (40, 64), {}),

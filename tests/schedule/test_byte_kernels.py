@@ -182,7 +182,7 @@ def test_aarch64_narrows_without_comparisons() -> None:
 
 KINDS = [
     "pointwise", "window", "depthwise", "rows", "steps", "flat", "groups", "ragged groups",
-    "patches", "few", "deep", "dense", "row",
+    "patches", "few", "last tile", "odd tile", "deep", "dense", "row",
 ]
 
 
@@ -214,6 +214,16 @@ def test_vectors_fill_the_channels_of_a_single_block() -> None:
     halves = [line for line in dots if "%ymm" in line]
     assert halves and len(dots) == 2 * len(halves)
     assert all("%zmm" in line for line in dots if line not in halves)
+
+
+def test_zeros_fill_the_vectors_of_the_last_tile() -> None:
+    """84 channels are five vectors and a part: no dot product adds to fewer lanes for it."""
+    made, _, _ = quantised("last tile", SIGNS[0], 0)
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=icelake-server"
+    with tvm.transform.PassContext(opt_level=3):
+        code = relay.build(tvm.IRModule.from_expr(made), target=target).get_lib().get_source("asm")
+    dots = [line for line in code.splitlines() if "vpdpbusd" in line]
+    assert dots and all("%zmm" in line for line in dots)
 
 
 def pictured(shape: tuple[int, ...]) -> Any:

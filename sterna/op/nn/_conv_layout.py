@@ -26,9 +26,9 @@ from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
 from sterna.schedule.cost import MOVED, depthwise_cycles
-from sterna.schedule.dot4 import takes_dot4
+from sterna.schedule.dot4 import has_bytes, takes_dot4
 from sterna.schedule.implementation import least_cycles
-from sterna.schedule.implementations.direct import has_bytes, packing_of, pixel_cycles
+from sterna.schedule.implementations.direct import packing_of, pixel_cycles
 from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
 from sterna.schedule.implementations.polyphase import depthwise_cycles_first
 from sterna.schedule.kernel import Processor

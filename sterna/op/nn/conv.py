@@ -125,6 +125,8 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
     attrs, how = as_expression(attrs)
     layouts, (weight,) = Layouts.of(attrs), weights
     x, w = TensorType(data.shape, data.dtype), TensorType(weight.shape, weight.dtype)
+    if how.weights and attrs.channels is not None:  # packed ones may have further channels
+        attrs = attrs.replace(channels=layouts.kernel.dims(w.shape)["O"])
     sizes = sizes_of(attrs, x, w)
     name = f"T_conv{len(attrs.strides)}d"
     axes = summed_axes(layouts, sizes)
@@ -137,6 +139,9 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
         source = padded(data, layouts.data, layouts.spatial, attrs.before, attrs.after, border)
 
     shape = _flat_pixels(out.shape) if how.flat else out.shape
+    filled = bool(how.weights) and layouts.out.dims(shape)["C"] != sizes.out_channels
+    if filled:
+        shape = (*shape[:-1], sizes.out_channels)
 
     def product(indices: Places, places: Places, kind: DataType) -> tuple[Any, Any]:
         ranges = Analyzer()
@@ -172,6 +177,8 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
         contraction_of(attrs, x, w), how.schedule,
     )
     made = narrowed(total, out.dtype, f"{name}_cast")
+    if filled:
+        made = compute(out.shape, made.__call__, name=f"{name}_own")
     return _in_rows(made, out.shape, f"{name}_rows") if how.flat else made
 
 

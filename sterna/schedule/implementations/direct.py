@@ -27,7 +27,7 @@ from sterna.schedule.cost import (
     border_cycles,
     direct_cycles,
 )
-from sterna.schedule.dot4 import GROUP, INT32, dot_width
+from sterna.schedule.dot4 import GROUP, dot_width, fills_last_tile, has_bytes
 from sterna.schedule.expression import Expression, weight_axes, weight_layout
 from sterna.schedule.implementation import Arranged, Candidate, Packing, Plan, expect_shape
 from sterna.schedule.kernel import Processor
@@ -119,17 +119,20 @@ class Direct(Packing):
     def expect(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         how = Expression.of(plan)
         layout = weight_layout(made, how)
-        for axis, extent in _extents(made).items():
+        extents = _extents(made)
+        if fills_last_tile(made):
+            extents["O"] += -made.outputs % max(1, layout.factor_of("O"))
+        for axis, extent in extents.items():
             if extent % max(1, layout.factor_of(axis)):
                 raise ValueError(f"the blocks of {layout} do not divide {extent}, its {axis}")
-        expect_shape(operands, layout.shape(_extents(made)))  # type: ignore[arg-type]
+        expect_shape(operands, layout.shape(extents))  # type: ignore[arg-type]
         if how.flat and (not made.is_pointwise or made.out_layout != "NHWC"):
             raise ValueError("flat is for pointwise convolutions with results in the layout NHWC")
         expect_chunk(how.chunk, _summed(made))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
         layout = weight_layout(made, Expression.of(plan))
-        plain = to_plain(operands[0], layout, weight_axes(made))
+        plain = to_plain(operands[0], layout, weight_axes(made))[: made.outputs]
         return plain.reshape(made.outputs, *made.window, made.depth)
 
 
@@ -184,19 +187,14 @@ def packing_of(made: Contraction, processor: Processor) -> Expression:
     return _packing_of_images(made, processor)
 
 
-def has_bytes(made: Contraction) -> bool:
-    """Whether bytes are multiplied and summed in 32 bits."""
-    kinds = (made.data, made.weight)
-    return made.out == INT32 and all(kind.is_integer and kind.bits == 8 for kind in kinds)
-
-
 def _packing_of_images(made: Contraction, p: Processor) -> Expression:
     """Of a convolution: window by window, the columns of a tile innermost."""
     chunk = _chunk(made, p)
     if made.groups == made.inputs > 1:
         return Expression("HWOI", chunk)
     if has_bytes(made):
-        width = dot_width(made.result[1], made.outputs // made.groups, made.depth, p)
+        own, filled = made.outputs // made.groups, fills_last_tile(made)
+        width = dot_width(made.result[1], own, made.depth, p, filled)
         return Expression("HWIO" if width is None else f"OHWI{width}o4i")
     if made.groups > 1 and not made.out.is_float:
         return Expression("HWIO", chunk)
