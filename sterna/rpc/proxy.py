@@ -1,7 +1,6 @@
 """The proxy: servers that cannot be reached come here and meet their clients."""
 
 import asyncio
-from collections import defaultdict
 
 from sterna.rpc import frames
 from sterna.rpc.addresses import Certificate
@@ -33,7 +32,7 @@ class ProxyServer(AsyncServer):
 
     def __init__(self, silent: bool = False, certificate: Certificate | None = None) -> None:
         super().__init__(silent, certificate)
-        self._waiting: dict[str, list[Waiting]] = defaultdict(list)
+        self._waiting: dict[str, list[Waiting]] = {}
         self._news = asyncio.Condition()
 
     async def serve(self, side: AsyncSide) -> None:
@@ -64,7 +63,7 @@ class ProxyServer(AsyncServer):
         """Hold a server's connection until a client wants it, and then until that one is done."""
         self.say(f"'{key}' at {waiting.side.host}:{waiting.side.port} waits for a client")
         async with self._news:
-            self._waiting[key].append(waiting)
+            self._waiting.setdefault(key, []).append(waiting)
             self._news.notify_all()
         try:
             while not waiting.wanted.done():
@@ -83,8 +82,13 @@ class ProxyServer(AsyncServer):
                 waiting.ready.exception()
             raise
         finally:
-            if waiting in self._waiting[key]:
-                self._waiting[key].remove(waiting)
+            self._leave(key, waiting)
+
+    def _leave(self, key: str, waiting: Waiting) -> None:
+        """It waits no longer."""
+        queue = [each for each in self._waiting.pop(key, []) if each is not waiting]
+        if queue:
+            self._waiting[key] = queue
 
     async def _take(self, key: str) -> Waiting | None:
         """A server with a key that is ready for a client; None if none comes in time."""
@@ -92,13 +96,17 @@ class ProxyServer(AsyncServer):
             async with asyncio.timeout(WAIT_S):
                 while True:
                     async with self._news:
-                        await self._news.wait_for(lambda: self._waiting[key])
-                        waiting = self._waiting[key].pop(0)
+                        await self._news.wait_for(lambda: key in self._waiting)
+                        waiting = self._waiting[key][0]
+                        self._leave(key, waiting)
                     waiting.wanted.set_result(None)
                     try:
-                        await waiting.ready
+                        await asyncio.shield(waiting.ready)
                     except ConnectionResetError:
                         continue
+                    except asyncio.CancelledError:  # the server shall come again for another client
+                        waiting.done.set()
+                        raise
                     return waiting
         except TimeoutError:
             return None

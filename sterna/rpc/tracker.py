@@ -78,15 +78,19 @@ class Matches:
     def _match(self, key: str) -> None:
         queue = self.waiting.get(key, [])
         for server in self.servers:
-            while queue and queue[0].given.cancelled():
-                heapq.heappop(queue)
-            if not queue:
-                self.waiting.pop(key, None)
-                return
-            if server.key == key and server.state == "free":
+            if queue and server.key == key and server.state == "free":
                 request = heapq.heappop(queue)
                 server.leased_at = time.monotonic()
                 request.given.set_result([server.address, server.port, server.match_key])
+        if not queue:
+            self.waiting.pop(key, None)
+
+    def withdraw(self, key: str, given: "asyncio.Future[list[Any]]") -> None:
+        """A client that waited has left: nothing of it is kept."""
+        queue = [each for each in self.waiting.pop(key, []) if each.given is not given]
+        if queue:
+            heapq.heapify(queue)
+            self.waiting[key] = queue
 
     def summary(self) -> dict[str, Any]:
         """All of it, for people."""
@@ -101,7 +105,7 @@ class Matches:
                 key: {
                     "total": sum(s.key == key for s in self.servers),
                     "free": sum(s.key == key and s.state == "free" for s in self.servers),
-                    "pending": sum(not r.given.cancelled() for r in self.waiting.get(key, [])),
+                    "pending": len(self.waiting.get(key, [])),
                 }
                 for key in keys
             },
@@ -143,7 +147,7 @@ class TrackerServer(AsyncServer):
                 self.say(f"{server.key} at {server.address}:{server.port} has left")
 
     async def _called(self, side: AsyncSide, own: list[Registered], name: Any, *args: Any) -> None:
-        wanted = _ARGUMENTS.get(name)
+        wanted = _ARGUMENTS.get(name) if isinstance(name, str) else None
         if wanted is None or tuple(map(type, args)) != wanted:
             await side.answer(TypeError(f"a tracker has no {name!r} of {len(args)} such arguments"))
         elif name == "tracker.update":
@@ -173,10 +177,10 @@ class TrackerServer(AsyncServer):
             both: set[asyncio.Future[Any]] = {given, gone}
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             if not given.done():
-                given.cancel()
                 await gone
                 raise ConnectionResetError("a client that waited has left")
         finally:
+            self._matches.withdraw(key, given)
             gone.cancel()
             await asyncio.gather(gone, return_exceptions=True)
         await side.answer(given.result())

@@ -1,5 +1,6 @@
 """Trackers: who is free, who waits, and who comes back."""
 
+import asyncio
 import os
 import signal
 import subprocess
@@ -13,6 +14,9 @@ import pytest
 
 from sterna import rpc
 from sterna.rpc.processes import children_of
+from sterna.rpc.tracker import Matches, Registered
+from sterna.testing.fuzz.fuzzer import find_fuzzer
+from sterna.testing.fuzz.tape import Tape
 from tests.rpc.support import SECRET, TestServer, wait_until
 from tests.support import ROOT, clean_environment
 
@@ -257,3 +261,28 @@ def test_many_clients_share_few_servers(tracker: rpc.Tracker) -> None:
     assert min(done) >= 1 and max(done) <= min(done) + 3, done  # everyone in turn
     for server in servers:
         server.stop()
+
+
+def test_nothing_is_kept_of_clients_that_left_while_they_waited() -> None:
+    async def leave() -> tuple[Matches, list[bool]]:
+        matches = Matches()
+        others = [matches.ask("board", "other", priority) for priority in (1, 2)]
+        for number in range(3):
+            key = f"board {number}"
+            matches.withdraw(key, matches.ask(key, "me", 1))
+        matches.withdraw("board", others[0])
+        matches.servers.append(Registered("board", "host", 1))
+        matches.update(matches.servers[0], "match", "")
+        return matches, [each.done() for each in others]
+
+    matches, given = asyncio.run(leave())
+    assert given == [False, True] and matches.waiting == {}
+    assert set(matches.summary()["queue_info"]) == {"board"}
+
+
+def test_hostile_peers_lose_their_own_connection_only() -> None:
+    fuzzer = find_fuzzer("sterna.testing.fuzz.fuzzers.meeting_points")
+    ended = {fuzzer.check(Tape(seed)) for seed in range(12)}
+    assert ended == {"tracker", "proxy"}
+    # A call whose name is a list.
+    assert fuzzer.check(Tape(values=[0, 0, 0, 0, 0, 2, *[0] * 18, 14])) == "tracker"
