@@ -36,7 +36,7 @@ BUDGET = {
     "schedule": 22200,
     "support": 4330,
     "target": 4400,
-    "te": 6000,
+    "te": 6100,
     "testing": 5330,
     "tir": 15300,
     "topi": 1870,

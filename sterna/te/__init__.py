@@ -1,6 +1,7 @@
 """Tensor expressions and schedules."""
 
 from sterna.support.classic import classic_names
+from sterna.te import hybrid
 from sterna.te.cache import cache_read, cache_write
 from sterna.te.env_threads import env_threads
 from sterna.te.extern import ExternOp, extern, extern_primfunc
@@ -41,9 +42,9 @@ __all__ = [
     "AXIS_SEPARATOR", "ComputeOp", "ExternOp", "Group", "IterVar", "Operation", "PlaceholderOp",
     "Range", "ScanOp", "Schedule", "SpecializedCondition", "Stage", "Tensor", "TensorIntrin",
     "comm_reducer", "compute", "const", "create_prim_func", "create_schedule",
-    "decl_tensor_intrin", "extern", "extern_primfunc", "max", "max_value", "min", "min_value",
-    "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope", "thread_axis",
-    "var",
+    "decl_tensor_intrin", "extern", "extern_primfunc", "hybrid", "max", "max_value", "min",
+    "min_value", "placeholder", "prod", "reduce_axis", "scan", "size_var", "sum", "tag_scope",
+    "thread_axis", "var",
     *_op.__all__,
 ]
 
