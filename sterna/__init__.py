@@ -145,7 +145,8 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in _WHERE:
-        raise AttributeError(f"module 'sterna' has no attribute '{name}'")
+        tell = importlib.import_module("sterna.support.classic").missing
+        raise tell(f"sterna.{name}", f"module 'sterna' has no attribute '{name}'")
     module_name, attribute = _WHERE[name]
     module = importlib.import_module(module_name)
     value = module if attribute is None else getattr(module, attribute)

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from sterna.support.classic import MOVED, find_moved
+from sterna.support.classic import INSTEAD, MOVED, find_moved
 
 PATHS = """
 cl, convert, ir.base.assert_structural_equal, relay.dataflow_pattern.is_op,
@@ -91,3 +91,23 @@ def test_every_name_of_the_table_is_asked_for_by_its_module(name: str) -> None:
 def test_what_is_not_in_the_table_is_an_attribute_error() -> None:
     with pytest.raises(AttributeError, match=r"module 'sterna.ir' has no attribute 'nothing'"):
         find_moved("sterna.ir", "nothing")
+
+
+@pytest.mark.parametrize(
+    ("path", "instead"),
+    [
+        ("script", "tvm.te.hybrid.script"),
+        ("tir.Schedule", "tvm.te.create_schedule"),
+        ("relay.op.register_compute", "an operator is one record"),
+        ("relay.transform.gradient", "torch.compile"),
+        ("contrib.relay_viz", "sterna inspect MODEL --draw"),
+    ],
+)
+def test_what_has_no_namesake_is_named_with_what_does_its_work(path: str, instead: str) -> None:
+    assert instead in look_up([path])
+
+
+def test_what_has_a_namesake_is_not_said_to_have_none() -> None:
+    assert not set(INSTEAD) & set(MOVED)
+    names = [name.removeprefix("sterna.") for name in INSTEAD]
+    assert len(look_up(names).splitlines()) == len(names)

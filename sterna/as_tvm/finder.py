@@ -11,16 +11,9 @@ from multiprocessing import spawn
 from types import ModuleType
 from typing import Any
 
-CLASSIC, OURS = "tvm", __name__.split(".")[0]
+from sterna.support.classic import INSTEAD
 
-# Modules of the classic API that have no namesake here, and what does their work.
-NEAR = {
-    "auto_scheduler": "relay.build schedules every kernel by a cost model",
-    "relax": "graphs are written in tvm.relay",
-    "relay.quantize": "quantised models are imported as they are, by tvm.relay.qnn",
-    "script": "tvm.tir.parse reads loops, tvm.te and tvm.tir.ir_builder make them",
-    "tir.schedule": "loops are scheduled by tvm.te.create_schedule",
-}
+CLASSIC, OURS = "tvm", __name__.split(".")[0]
 
 
 class ClassicFinder(MetaPathFinder):
@@ -86,7 +79,7 @@ def as_package(module: ModuleType) -> ModuleType:
 def missing(name: str) -> str:
     """That a module is not here, and what is near."""
     text = f"No module named '{name}': Sterna has no '{OURS}{name.removeprefix(CLASSIC)}'"
-    hint = NEAR.get(name.removeprefix(f"{CLASSIC}."))
+    hint = INSTEAD.get(our_name(name))
     parent_name, _, last = name.rpartition(".")
     parent = importlib.import_module(parent_name)
     modules = [module.name for module in pkgutil.iter_modules(parent.__path__)]

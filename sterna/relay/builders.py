@@ -12,6 +12,7 @@ from typing import Any
 
 from sterna.relay.expr import Call, RelayExpr, TupleWrapper, as_expr
 from sterna.relay.op import AnyOp, Op, find, records
+from sterna.support.classic import missing
 
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
@@ -97,7 +98,8 @@ class Namespace(ModuleType):
         if found is None and name in _FILES:
             return self
         if found is None:
-            raise AttributeError(f"{self.__name__} has no operator '{name}'")
+            known = f"{self.__name__}.{name}"
+            raise missing(known, f"{self.__name__} has no operator '{name}'")
         setattr(self, name, found)
         return found
 

@@ -9,6 +9,14 @@ from typing import Any
 
 from sterna.support.discovery import load_name
 
+_BLOCKS = "loops are scheduled before they are lowered, by tvm.te.create_schedule"
+_GRADIENTS = 'torch.compile(model, backend="sterna") computes gradients of PyTorch models'
+_OPERATORS = "an operator is one record, relay.op.OpRecord: see CONTRIBUTING.md, Adding an operator"
+_PIPELINES = "build each part by relay.build, and run it by an executor in a thread of its own"
+_SPACES = (
+    "a kernel's space is what its schedule asks; spaces of your own are templates of tvm.autotvm"
+)
+
 # A name as users know it: the module that it is, or the module and the attribute.
 MOVED = {
     "sterna.auto_scheduler.utils": "sterna.rpc.tracker_client",
@@ -104,12 +112,58 @@ MOVED = {
     "sterna.tir.usmp.utils": "sterna.tir.usmp",
 }
 
+# Names of the classic API that nothing here stands for, and what does their work.
+INSTEAD = {
+    "sterna.container": "arrays and tables of the classic API are lists, tuples and dicts",
+    "sterna.contrib.pipeline_executor": _PIPELINES,
+    "sterna.contrib.pipeline_executor_build": _PIPELINES,
+    "sterna.contrib.popen_pool": "concurrent.futures.ProcessPoolExecutor runs functions apart",
+    "sterna.contrib.relay_viz": "`sterna inspect MODEL --draw graph.svg` draws graphs",
+    "sterna.contrib.tedd": "tvm.lower(schedule, args, simple_mode=True) shows loops as text",
+    "sterna.contrib.torch":
+        'torch.compile(model, backend="sterna") and sterna.compile(model, inputs) take its modules',
+    "sterna.ir.VDevice": "virtual devices belong to tvm.relax; graphs are written in tvm.relay",
+    "sterna.meta_schedule.ScheduleRule": _SPACES,
+    "sterna.meta_schedule.arg_info": _SPACES,
+    "sterna.meta_schedule.mutator": _SPACES,
+    "sterna.meta_schedule.postproc": _SPACES,
+    "sterna.meta_schedule.schedule_rule": _SPACES,
+    "sterna.meta_schedule.space_generator.ScheduleFn": _SPACES,
+    "sterna.relax": "graphs are written in tvm.relay, or imported by sterna.compile",
+    "sterna.relay.op.strategy": _OPERATORS,
+    "sterna.relay.strategy": _OPERATORS,
+    "sterna.relay.register_alter_op_layout": _OPERATORS,
+    "sterna.relay.register_compute": _OPERATORS,
+    "sterna.relay.register_legalize": _OPERATORS,
+    "sterna.relay.register_pattern": _OPERATORS,
+    "sterna.relay.register_schedule": _OPERATORS,
+    "sterna.relay.register_strategy": _OPERATORS,
+    "sterna.relay.transform.FirstOrderGradient": _GRADIENTS,
+    "sterna.relay.transform.gradient": _GRADIENTS,
+    "sterna.script":
+        "TVMScript is not read; tvm.te.compute, tvm.te.hybrid.script and tvm.tir.ir_builder make "
+        "loops, and tvm.tir.parse reads their text",
+    "sterna.te.gradient": _GRADIENTS,
+    "sterna.tir.Block": _BLOCKS,
+    "sterna.tir.BlockRealize": _BLOCKS,
+    "sterna.tir.Schedule": _BLOCKS,
+    "sterna.tir.ScheduleError": _BLOCKS,
+    "sterna.tir.schedule": _BLOCKS,
+    "sterna.tir.tensor_intrin": "tvm.te.decl_tensor_intrin declares intrinsics for tensorize",
+}
+
+
+def missing(known: str, text: str) -> AttributeError:
+    """That there is no such name, and what does its work if that is known."""
+    instead = INSTEAD.get(known)
+    return AttributeError(f"{text}; {instead}" if instead else text)
+
 
 def find_moved(module: str, name: str) -> Any:
     """What a module has under a classic name; an AttributeError if there is nothing."""
     known = f"{module}.{name}"
     if known not in MOVED:
-        raise AttributeError(f"module '{module}' has no attribute '{name}'")
+        raise missing(known, f"module '{module}' has no attribute '{name}'")
     return load_name(MOVED[known])
 
 

@@ -169,7 +169,9 @@ def test_an_installed_tvm_is_hidden_in_this_process_only(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "statement, text",
     [
-        ("import tvm.script", "Sterna has no 'sterna.script'; tvm.tir.parse reads loops"),
+        ("import tvm.script", "Sterna has no 'sterna.script'; TVMScript is not read; tvm.te"),
+        ("import tvm.tir.schedule", "scheduled before they are lowered, by tvm.te.create_schedule"),
+        ("import tvm.meta_schedule.postproc", "spaces of your own are templates of tvm.autotvm"),
         ("from tvm import relax", "Sterna has no 'sterna.relax'; graphs are written in tvm.relay"),
         ("import tvm.relay.exprs", "near it are tvm.relay.expr"),
         ("import tvm.contrib.qqq", "tvm.contrib has cc, "),

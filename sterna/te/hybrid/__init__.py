@@ -18,8 +18,8 @@ from types import FunctionType
 from typing import Any
 
 from sterna.ir.expr import Expr
+from sterna.te.hybrid.parser import read
 from sterna.te.hybrid.runtime import RUNTIME
-from sterna.te.hybrid.reader import read
 from sterna.te.hybrid.words import HybridFunction
 from sterna.te.tensor import Tensor
 
