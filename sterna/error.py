@@ -2,6 +2,10 @@
 
 from sterna.support.errors import (
     InternalError,
+    OpAttributeInvalid,
+    OpAttributeRequired,
+    OpAttributeUnImplemented,
+    OpError,
     OpNotImplemented,
     RPCError,
     RPCSessionTimeoutError,
@@ -10,6 +14,7 @@ from sterna.support.errors import (
 )
 
 __all__ = [
-    "InternalError", "OpNotImplemented", "RPCError", "RPCSessionTimeoutError", "TVMError",
+    "InternalError", "OpAttributeInvalid", "OpAttributeRequired", "OpAttributeUnImplemented",
+    "OpError", "OpNotImplemented", "RPCError", "RPCSessionTimeoutError", "TVMError",
     "register_error",
 ]

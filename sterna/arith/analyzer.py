@@ -1,11 +1,11 @@
 """Integer set analysis: what is known about variables, and what follows from it."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from math import inf
 from typing import Protocol, runtime_checkable
 
-from sterna.arith.bounds import EVERYTHING, IntBound, is_index, type_bound
+from sterna.arith.bounds import EVERYTHING, IntBound, Modulus, is_index, type_bound
 from sterna.arith.emit import same
 from sterna.arith.linear import Sum, const_of, minus, plus, plus_const
 from sterna.arith.prove import nonnegative
@@ -290,6 +290,28 @@ class Analyzer(Vectors):
             number = build.int_value(value)
             return (1, 0) if number is None else (0, number)
         return self.state.modulus(self.sum_of(value))
+
+    # ---- the same by the names that classic programs know ----
+
+    def const_int_bound(self, expr: ExprLike) -> IntBound:
+        """Its bound, whose min_value and max_value are POS_INF and NEG_INF where it has no end."""
+        return self.bound(expr)
+
+    def modular_set(self, expr: ExprLike) -> Modulus:
+        """Its coeff and its base."""
+        return Modulus(*self.modular(expr))
+
+    def canonical_simplify(self, expr: Expr) -> Expr:
+        """The expression simplified."""
+        return self.simplify(expr)
+
+    def rewrite_simplify(self, expr: Expr) -> Expr:
+        """The expression simplified."""
+        return self.simplify(expr)
+
+    def constraint_scope(self, condition: ExprLike) -> AbstractContextManager[None]:
+        """Assume a condition inside a with."""
+        return self.assuming(condition)
 
 
 def _is_widening(source: DataType, target: DataType) -> bool:

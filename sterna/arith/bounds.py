@@ -9,12 +9,33 @@ from sterna.support.dtype import DataType
 
 Number = int | float
 
+# How the classic interface writes that a bound is not known.
+POS_INF = (1 << 63) - 1
+NEG_INF = -POS_INF
+
 
 class IntBound(NamedTuple):
     """From low to high, both included; -inf and inf where nothing is known."""
 
     low: int | float
     high: int | float
+
+    @property
+    def min_value(self) -> int:
+        """The least number, as the classic interface writes it."""
+        return NEG_INF if self.low == -inf else int(self.low)
+
+    @property
+    def max_value(self) -> int:
+        """The largest number, as the classic interface writes it."""
+        return POS_INF if self.high == inf else int(self.high)
+
+
+class Modulus(NamedTuple):
+    """The numbers base, base + coeff, base + 2 * coeff and so on, and those before."""
+
+    coeff: int
+    base: int
 
 
 class Interval(NamedTuple):

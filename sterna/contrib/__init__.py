@@ -7,20 +7,24 @@ from sterna.support.classic import find_moved
 
 if TYPE_CHECKING:
     from sterna.contrib import (
+        cblas,
         cc,
         clang,
         cuda_graph,
         debugger,
+        dlpack,
         graph_executor,
         ndk,
         nvcc,
         onnx_backend,
+        random,
+        tar,
         utils,
     )
 
 __all__ = [
-    "cc", "clang", "cuda_graph", "debugger", "graph_executor", "ndk", "nvcc", "onnx_backend",
-    "utils",
+    "cblas", "cc", "clang", "cuda_graph", "debugger", "dlpack", "graph_executor", "ndk", "nvcc",
+    "onnx_backend", "random", "tar", "utils",
 ]
 
 

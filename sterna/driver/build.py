@@ -12,6 +12,7 @@ from sterna.support.recursion import deep_recursion
 from sterna.target import Target
 from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
+from sterna.te.tensor import Tensor
 from sterna.tir import pipeline
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.passes.skip_assert import skip_assert
@@ -33,6 +34,15 @@ def lower(
         functions = {name: _with_attr(f, "noalias", False) for name, f in functions.items()}
     with deep_recursion():
         return pipeline.run_module(IRModule(functions), simple_mode)
+
+
+def schedule_to_module(
+    sch: Schedule, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None
+) -> IRModule:
+    """The loops of a schedule before any pass."""
+    if binds:
+        raise ValueError("binds is not supported: pass the buffers themselves in args")
+    return IRModule({each.name: each for each in _functions(sch, args, name)})
 
 
 def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc]:
@@ -96,12 +106,16 @@ def _wanted(
 ) -> dict[Target, IRModule]:
     """The loops of each target."""
     if isinstance(inputs, Mapping):
+        for each in inputs.values():
+            _expect_outputs(each, args, name)
         given = [(_buildable(key, target_host), each) for key, each in inputs.items()]
         return {key: lower(each, args, name, binds) for key, each in given}
     asked = target if target is not None else Target.current(allow_none=True)
     if asked is not None:
         asked = _buildable(asked, target_host)
     listed = inputs if isinstance(inputs, list | tuple) else [inputs]
+    for each in listed:
+        _expect_outputs(each, args, name)
     lowered = _merged([lower(each, args, name, binds) for each in listed])
     wanted: dict[Target, IRModule] = {}
     for known, function in lowered.functions.items():
@@ -109,6 +123,18 @@ def _wanted(
         home = asked or _buildable(function.attrs.get("target", "llvm"), target_host)
         wanted.setdefault(home, IRModule())[known] = function
     return wanted or {asked or _buildable("llvm", target_host): lowered}
+
+
+def _expect_outputs(given: Any, args: Sequence[Any] | None, name: str) -> None:
+    """What is built gives its results to its caller; loops that are only looked at need not."""
+    if isinstance(given, Schedule) and args is not None:
+        made = [given.stage_map.get(arg.op) for arg in args if isinstance(arg, Tensor)]
+        for stage in given.stages:
+            if stage.is_output and stage not in made:
+                raise ValueError(
+                    f"the output {stage.op.name} of {name} is not among its arguments: pass it in "
+                    "args"
+                )
 
 
 def _buildable(target: str | Target, host: str | Target | None) -> Target:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 from sterna.ir.node import Node
+from sterna.support.classic import find_moved
 from sterna.support.show_text import show_text
 
 # The attribute of a model's module, and of its executor's graph, that names the outputs.
@@ -61,6 +62,23 @@ class IRModule:
         if not hasattr(data, "constructors"):
             raise ValueError(f"'{name}' is a function of the module, not a data type")
         return (data.header, *data.constructors)
+
+    def get_global_var(self, name: str) -> Any:
+        """What calls a function of the module."""
+        self[name]
+        return find_moved("sterna.ir", "GlobalVar")(name)
+
+    def get_global_vars(self) -> list[Any]:
+        """What calls each function of the module."""
+        return [self.get_global_var(name) for name in self.functions]
+
+    def get_attr(self, name: str) -> Any:
+        """An attribute; None if there is none of that name."""
+        return self.attrs.get(name)
+
+    def script(self) -> str:
+        """The functions as text, which tir.parse and relay.parse read."""
+        return str(self)
 
     def update_func(self, name: Any, function: Node) -> None:
         """Put another function in place of one."""

@@ -23,7 +23,23 @@ class HostOnlyError(ValueError):
     """A kernel does what only the host's processor can, so that no device runs it."""
 
 
-class OpNotImplemented(TVMError, NotImplementedError):
+class OpError(TVMError):
+    """Something is wrong with an operator of a model."""
+
+
+class OpAttributeRequired(OpError, AttributeError):
+    """An operator of a model lacks an attribute; for importers of users' own."""
+
+
+class OpAttributeInvalid(OpError, AttributeError):
+    """An attribute of a model's operator has no meaning; for importers of users' own."""
+
+
+class OpAttributeUnImplemented(OpError, NotImplementedError):
+    """An attribute of a model's operator is not supported; for importers of users' own."""
+
+
+class OpNotImplemented(OpError, NotImplementedError):
     """A model uses operators that its importer does not know."""
 
 
@@ -49,6 +65,10 @@ class RPCSessionTimeoutError(RPCError, TimeoutError):
 _registered: dict[str, type[BaseException]] = {
     "TVMError": TVMError,
     "InternalError": InternalError,
+    "OpAttributeInvalid": OpAttributeInvalid,
+    "OpAttributeRequired": OpAttributeRequired,
+    "OpAttributeUnImplemented": OpAttributeUnImplemented,
+    "OpError": OpError,
     "OpNotImplemented": OpNotImplemented,
     "BranchNotCompiled": BranchNotCompiled,
     "RPCError": RPCError,

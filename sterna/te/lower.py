@@ -160,11 +160,6 @@ class Lowering:
                 f"the input {stage.op.name} of {self.name} is not among its arguments: pass it in "
                 "args"
             )
-        if stage.is_output:
-            raise ValueError(
-                f"the output {stage.op.name} of {self.name} is not among its arguments: pass it in "
-                "args"
-            )
         if not isinstance(stage.op, ComputeOp) and (stage.axis_alignment or stage.is_rolling):
             change = "storage_align" if stage.axis_alignment else "rolling_buffer"
             raise ValueError(f"{change} cannot change {stage.op.name}, an extern or scan")

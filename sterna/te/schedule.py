@@ -96,6 +96,8 @@ class Stage:
 
     def __init__(self, op: Operation, is_output: bool = False) -> None:
         self.op = op
+        self.origin_op = op
+        """What it was the stage of at first: cache_write and others give it another operation."""
         self.is_output = is_output
         self.schedule: Schedule | None = None
         self.group: Group | None = None

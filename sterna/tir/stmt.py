@@ -41,6 +41,7 @@ A variable is bound once (by a loop, a let or a parameter) and used only inside 
 """
 
 import math
+from collections.abc import Mapping
 from dataclasses import field
 from typing import Any, ClassVar, Literal
 
@@ -352,6 +353,21 @@ class PrimFunc(Node):
         if body is self.body:
             return self
         return PrimFunc(self.name, self.params, self.buffers, body, self.attrs)
+
+    def with_attr(self, name: str | Mapping[str, Any], value: Any = None) -> "PrimFunc":
+        """The same function with an attribute, or several; global_symbol is its name."""
+        attrs = {**self.attrs, **({name: value} if isinstance(name, str) else name)}
+        symbol = str(attrs.pop("global_symbol", self.name))
+        return PrimFunc(symbol, self.params, self.buffers, self.body, attrs)
+
+    def without_attr(self, name: str) -> "PrimFunc":
+        """The same function without an attribute."""
+        attrs = {known: value for known, value in self.attrs.items() if known != name}
+        return PrimFunc(self.name, self.params, self.buffers, self.body, attrs)
+
+    def script(self) -> str:
+        """Its text, which tir.parse reads."""
+        return str(self)
 
 
 has_identity(Buffer, owned=("data",))

@@ -36,8 +36,8 @@ __all__ = [
     "CommonSubexprElimTIR", "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer",
     "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoadAhead",
     "LoopPartition", "LowerIntrin", "NarrowDataType", "PackElements", "PrimFuncPass", "RemoveNoOp",
-    "Simplify", "SkipAssert", "StorageRewrite", "UnrollLoop", "UnswitchBorder", "VectorizeLoop",
-    "prim_func_pass",
+    "Simplify", "SkipAssert", "StorageFlatten", "StorageRewrite", "UnrollLoop", "UnswitchBorder",
+    "VectorizeLoop", "prim_func_pass",
 ]
 
 
@@ -174,6 +174,11 @@ def LoadAhead() -> Pass:
 def FlattenBuffer() -> Pass:
     """Make every buffer one-dimensional."""
     return _plain("FlattenBuffer", flatten_buffer)
+
+
+def StorageFlatten(cache_line_size: int = 64, create_bound_attribute: bool = False) -> Pass:
+    """FlattenBuffer under its older name; padding of rows is the schedule's (storage_align)."""
+    return FlattenBuffer()
 
 
 def NarrowDataType(target_bits: int = 32) -> Pass:

@@ -4,6 +4,7 @@ topi.x86.schedule_injective, topi.cuda.schedule_reduce and their kin are all one
 generic schedule of the target that is current, or of the one that the module's name says.
 """
 
+import importlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -55,11 +56,14 @@ def _anchor(outputs: list[Tensor]) -> list[Tensor]:
 
 
 def scheduler(default: str) -> Callable[[str], Any]:
-    """The __getattr__ of a module of schedules: each name schedule_x schedules any tensors."""
+    """The __getattr__ of a target: schedule_x schedules any tensors, all else is topi.nn's."""
 
     def find(name: str) -> Any:
         if not name.startswith("schedule_"):
-            raise AttributeError(f"it has schedule_* functions only, not {name}")
+            computations = importlib.import_module("sterna.topi.nn")
+            if name.startswith("__") or not hasattr(computations, name):
+                raise AttributeError(f"no function of topi.nn is named {name}, and no schedule is")
+            return getattr(computations, name)  # what is computed does not depend on the target
 
         def schedule(outs: Any, *_: Any, **__: Any) -> Schedule:
             return scheduled(outs, default)

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -159,3 +160,129 @@ def test_the_best_of_a_log_is_asked_for() -> None:
     assert autotvm.apply_history_best([]).query(tvm.target.Target("llvm"), ("none",)) is None
     with autotvm.apply_history_best(None) as best, best:
         assert best.query(None, ("none",)) is None
+
+
+def test_loops_are_shown_without_their_output() -> None:
+    a = te.placeholder((4, 8), name="A")
+    total = tvm.topi.sum(a, axis=1)
+    schedule = te.create_schedule(total.op)
+    assert "for" in str(tvm.lower(schedule, [a], simple_mode=True))
+    with pytest.raises(ValueError, match=r"the output A_red of main is not among its arguments"):
+        tvm.build(schedule, [a], "llvm", name="main")
+    assert schedule[total].origin_op is total.op
+    module = tvm.driver.build_module.schedule_to_module(schedule, [a, total], "sum")
+    flat = tvm.tir.transform.StorageFlatten(64)(module)
+    assert list(flat.functions) == ["sum"] and flat.script() == str(flat)
+
+
+def test_functions_of_loops_have_attributes() -> None:
+    a = te.placeholder((4,), name="A")
+    b = te.compute((4,), lambda i: a[i] + 1, name="B")
+    made = te.create_prim_func([a, b]).with_attr({"global_symbol": "inc", "note": 1})
+    assert made.attrs["note"] == 1 and "note" not in made.without_attr("note").attrs
+    assert "inc" in made.script()
+    x, y = tvm.nd.array(np.ones(4, "float32")), tvm.nd.empty((4,))
+    tvm.build(tvm.IRModule({"inc": made}), "llvm")["inc"](x, y)
+    np.testing.assert_array_equal(y.numpy(), 2)
+
+
+def test_modules_give_what_calls_their_functions(module: Any) -> None:
+    (main,) = module.get_global_vars()
+    assert main.name_hint == "main" and module[main] is module["main"]
+    with pytest.raises(ValueError, match="the module has no function 'other'; it has main"):
+        module.get_global_var("other")
+    assert module.get_attr("none") is None
+
+
+def test_the_analyzer_answers_by_its_classic_names() -> None:
+    analyzer = tvm.arith.Analyzer()
+    x, y = te.var("x"), te.var("y")
+    analyzer.bind(x, tvm.ir.Range(0, 10))
+    bound = analyzer.const_int_bound(x + 1)
+    assert (bound.min_value, bound.max_value) == (1, 10)
+    assert analyzer.modular_set(x * 4 + 1) == (4, 1)
+    assert str(analyzer.canonical_simplify(x + y - x)) == "y"
+    with analyzer.constraint_scope(y > 3):
+        assert analyzer.can_prove(y > 2)
+    assert str(analyzer.rewrite_simplify((x * 4 + 3) // 4)) == "x"
+
+
+def test_errors_of_operators_have_one_base() -> None:
+    for kind in (tvm.error.OpNotImplemented, tvm.error.OpAttributeRequired):
+        with pytest.raises(tvm.error.OpError):
+            raise kind("x")
+
+
+def test_a_gpu_computes_what_the_others_do() -> None:
+    data, kernel = te.placeholder((1, 3, 8, 8)), te.placeholder((4, 3, 3, 3))
+    with tvm.target.Target("cuda -arch=sm_70"):
+        result = tvm.topi.nn.relu(tvm.topi.cuda.conv2d_nchw(data, kernel, 1, 1, 1))
+        schedule = tvm.topi.cuda.schedule_conv2d_nchw([result])
+        assert "threadIdx.x" in str(tvm.lower(schedule, [data, kernel], simple_mode=True))
+    with pytest.raises(AttributeError, match=r"no function of topi\.nn is named swim"):
+        _ = tvm.topi.cuda.swim
+
+
+def test_functions_depend_on_the_target() -> None:
+    @tvm.target.generic_func
+    def lanes(data: int) -> int:
+        return data
+
+    @lanes.register(["cuda", "gpu"])
+    def of_gpus(data: int) -> int:
+        return data * 32
+
+    assert lanes(1) == 1 and of_gpus(1) == 32
+    with tvm.target.Target("cuda -arch=sm_70"):
+        assert lanes(1) == 32
+    with pytest.raises(ValueError, match="lanes has a function for gpu already"):
+        lanes.register("gpu", of_gpus)
+    tvm.target.override_native_generic_func("test.lanes")(of_gpus)
+    assert tvm.target.get_native_generic_func("test.lanes")(2) == 64
+    with pytest.raises(ValueError, match="no generic function is named 'test"):
+        tvm.target.get_native_generic_func("test.none")
+
+
+def test_products_by_numpys_library() -> None:
+    n, k, m = 6, 5, 4
+    a, b = te.placeholder((k, n), name="A"), te.placeholder((k, m), name="B")
+    bias = te.var("bias", dtype="float32")
+    c = tvm.contrib.cblas.matmul(a, b, transa=True)
+    d = te.compute(c.shape, lambda i, j: c[i, j] + bias, name="D")
+    built = tvm.build(te.create_schedule(d.op), [a, b, d, bias], "llvm")
+    x, y = (np.random.default_rng(1).random((k, size), "float32") for size in (n, m))
+    out = tvm.nd.empty((n, m))
+    built(tvm.nd.array(x), tvm.nd.array(y), out, 10.0)
+    np.testing.assert_allclose(out.numpy(), x.T @ y + 10, rtol=1e-5)
+    with pytest.raises(ValueError, match="batch_matmul takes tensors of 3 dimensions"):
+        tvm.contrib.cblas.batch_matmul(a, b)
+
+
+def test_random_tensors() -> None:
+    drawn = tvm.contrib.random.randint(3, 9, (50,))
+    out = tvm.nd.empty((50,), "int32")
+    tvm.build(te.create_schedule(drawn.op), [drawn], "llvm")(out)
+    assert set(out.numpy()) == set(range(3, 9))
+    tvm.get_global_func("tvm.contrib.random.random_fill")(out)
+
+
+def test_archives_of_files(tmp_path: Any) -> None:
+    (tmp_path / "a.txt").write_text("a")
+    tvm.contrib.tar.tar(tmp_path / "x.tar", [tmp_path / "a.txt"])
+    tvm.contrib.tar.untar(tmp_path / "x.tar", tmp_path / "out")
+    assert (tmp_path / "out" / "a.txt").read_text() == "a"
+    with pytest.raises(ValueError, match=r"two of the files of .*y\.tar are named a\.txt"):
+        tvm.contrib.tar.tar(tmp_path / "y.tar", [tmp_path / "a.txt", tmp_path / "out" / "a.txt"])
+    with tarfile.open(tmp_path / "bad.tar", "w") as archive:
+        archive.add(tmp_path / "a.txt", arcname="../b.txt")
+    with pytest.raises(ValueError, match=r"a file '\.\./b\.txt', which lies outside"):
+        tvm.contrib.tar.untar(tmp_path / "bad.tar", tmp_path / "out")
+    assert not (tmp_path / "b.txt").exists()
+
+
+def test_containers_are_pythons_own() -> None:
+    shape = tvm.runtime.ShapeTuple([np.int64(1), 2, 3])
+    assert shape == (1, 2, 3) and shape[1] == 2 and tvm.runtime.container.ShapeTuple is type(shape)
+    with pytest.raises(TypeError):
+        tvm.runtime.ShapeTuple([1.5])
+    assert tvm.runtime.container.tuple_object([1]) == (1,)
