@@ -72,8 +72,8 @@ UPWARD = {
         "Module.export_library and load_module take the compiler where it is installed",
     ),
     "sterna/support/classic.py": (
-        {"auto_scheduler", "autotvm", "contrib", "driver", "frontend", "ir", "relay", "rpc",
-         "runtime", "target", "te", "testing", "tir"},
+        {"auto_scheduler", "autotvm", "contrib", "driver", "frontend", "ir", "meta_schedule",
+         "micro", "relay", "rpc", "runtime", "target", "te", "testing", "tir"},
         "where names of the classic API are found: one table for attributes and imports",
     ),
     "sterna/target/kinds/": (

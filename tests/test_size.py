@@ -38,7 +38,7 @@ BUDGET = {
     "target": 4540,
     "te": 6100,
     "testing": 5330,
-    "tir": 15300,
+    "tir": 15700,
     "topi": 1870,
     "tune": 3170,
 }

@@ -9,11 +9,12 @@ from sterna.ir.expr import INT32, Call, StringImm, Var
 from sterna.ir.module import IRModule
 from sterna.ir.transform import PassContext
 from sterna.support.recursion import deep_recursion
-from sterna.target import Target
+from sterna.target import Target, is_gpu
 from sterna.te.lower import lower_schedule
 from sterna.te.schedule import Schedule
 from sterna.te.tensor import Tensor
 from sterna.tir import pipeline
+from sterna.tir.passes.lower_registered import lower_registered
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.passes.skip_assert import skip_assert
 from sterna.tir.stmt import Evaluate, PrimFunc
@@ -155,7 +156,7 @@ def _merged(modules: Sequence[IRModule]) -> IRModule:
 
 def _build(wanted: Mapping[Target, IRModule], name: str) -> OperatorModule:
     _merged(list(wanted.values()))  # a module has one function of a name
-    kernels = {target: _with_wrappers(module) for target, module in wanted.items()}
+    kernels = {target: _with_wrappers(module, target) for target, module in wanted.items()}
     wrappers = [f for each in kernels.values() for f in each if f.attrs.get("packed")]
     if len(wrappers) == 1 and wrappers[0].name != "main":
         next(each for each in kernels.values() if wrappers[0] in each).append(_entry(wrappers[0]))
@@ -174,12 +175,13 @@ def _entry(only: PrimFunc) -> PrimFunc:
     return PrimFunc("main", params, only.buffers, Evaluate(call), {"packed": True})
 
 
-def _with_wrappers(module: IRModule) -> list[PrimFunc]:
-    """The functions, each with the packed function around it."""
+def _with_wrappers(module: IRModule, target: Target) -> list[PrimFunc]:
+    """The functions as a target knows their calls, each with the packed function around it."""
     made: list[PrimFunc] = []
     for function in module.functions.values():
         assert isinstance(function, PrimFunc)
-        made += [function, make_packed(function, arguments_of(function))]
+        known = lower_registered(function, target.kind.name, is_gpu(target))
+        made += [known, make_packed(known, arguments_of(known))]
     if PassContext.current().get_config("tir.disable_assert"):
         return [skip_assert(function) for function in made]
     return made

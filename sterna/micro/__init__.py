@@ -6,6 +6,8 @@ The names are loaded when they are first used: a project's server does not load 
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from sterna.support.classic import missing
+
 if TYPE_CHECKING:
     from sterna.micro import project_api
     from sterna.micro.firmware_sizes import Sizes, sizes
@@ -56,5 +58,5 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return importlib.import_module(f"sterna.micro.{name}")
     if name not in _WHERE:
-        raise AttributeError(f"module 'sterna.micro' has no attribute '{name}'")
+        raise missing(f"sterna.micro.{name}", f"module 'sterna.micro' has no attribute '{name}'")
     return getattr(importlib.import_module(f"sterna.micro.{_WHERE[name]}"), name)

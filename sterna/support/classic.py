@@ -10,7 +10,11 @@ from typing import Any
 from sterna.support.discovery import load_name
 
 _BLOCKS = "loops are scheduled before they are lowered, by tvm.te.create_schedule"
+_COMPILERS = (
+    "no part of a graph is given to other compilers: leave partitioning out, all of it is compiled"
+)
 _GRADIENTS = 'torch.compile(model, backend="sterna") computes gradients of PyTorch models'
+_MICRO = 'build for boards with Executor("aot"), and run session.create_aot_executor()'
 _OPERATORS = "an operator is one record, relay.op.OpRecord: see CONTRIBUTING.md, Adding an operator"
 _PIPELINES = "build each part by relay.build, and run it by an executor in a thread of its own"
 _SPACES = (
@@ -61,6 +65,8 @@ MOVED = {
     "sterna.ir.attrs": "sterna.relay.attributes",
     "sterna.ir.base": "sterna.ir",
     "sterna.ir.op": "sterna.relay.op",
+    "sterna.ir.register_intrin_lowering": "sterna.tir.registered:register_intrin_lowering",
+    "sterna.ir.register_op_attr": "sterna.tir.registered:register_op_attr",
     "sterna.ir.tensor_type": "sterna.ir.types",
     "sterna.ir.type": "sterna.ir.types",
     "sterna.driver.schedule_to_module": "sterna.driver.build:schedule_to_module",
@@ -108,6 +114,7 @@ MOVED = {
     "sterna.te.schedule.ScheduleOps": "sterna.te.lowering_steps:ScheduleOps",
     "sterna.te.tensor_intrin": "sterna.te.intrin",
     "sterna.testing.utils": "sterna.testing",
+    "sterna.tir.CallEffectKind": "sterna.tir.registered:CallEffectKind",
     "sterna.tir.IterVar": "sterna.te.tensor:IterVar",
     "sterna.tir.PrimExpr": "sterna.ir.expr:Expr",
     "sterna.tir.SizeVar": "sterna.te.operation:size_var",
@@ -141,7 +148,13 @@ INSTEAD = {
     "sterna.meta_schedule.postproc": _SPACES,
     "sterna.meta_schedule.schedule_rule": _SPACES,
     "sterna.meta_schedule.space_generator.ScheduleFn": _SPACES,
+    "sterna.micro.create_local_debug_executor": _MICRO,
+    "sterna.micro.create_local_graph_executor": _MICRO,
     "sterna.relax": "graphs are written in tvm.relay, or imported by sterna.compile",
+    "sterna.relay.annotation.compiler_begin": _COMPILERS,
+    "sterna.relay.annotation.compiler_end": _COMPILERS,
+    "sterna.relay.contrib": _COMPILERS,
+    "sterna.relay.op.contrib": _COMPILERS,
     "sterna.relay.op.strategy": _OPERATORS,
     "sterna.relay.strategy": _OPERATORS,
     "sterna.relay.register_alter_op_layout": _OPERATORS,
@@ -150,6 +163,10 @@ INSTEAD = {
     "sterna.relay.register_pattern": _OPERATORS,
     "sterna.relay.register_schedule": _OPERATORS,
     "sterna.relay.register_strategy": _OPERATORS,
+    "sterna.relay.transform.AnnotateTarget": _COMPILERS,
+    "sterna.relay.transform.CollagePartition": _COMPILERS,
+    "sterna.relay.transform.MergeCompilerRegions": _COMPILERS,
+    "sterna.relay.transform.PartitionGraph": _COMPILERS,
     "sterna.relay.transform.FirstOrderGradient": _GRADIENTS,
     "sterna.relay.transform.gradient": _GRADIENTS,
     "sterna.script":

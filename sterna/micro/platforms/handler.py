@@ -50,10 +50,16 @@ class Project:
     @classmethod
     def load(cls, folder: Path) -> "Project":
         """The project in a folder."""
-        data = json.loads((folder / DESCRIPTION).read_text("utf-8"))
-        options = data["options"]
-        return cls(folder, data["name"], options.get("board"), options["project_type"], options,
-                   Network.from_json(data["network"]))
+        path = folder / DESCRIPTION
+        try:
+            data = json.loads(path.read_text("utf-8"))
+            options = data["options"]
+            return cls(folder, data["name"], options.get("board"), options["project_type"], options,
+                       Network.from_json(data["network"]))
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
+            raise ValueError(
+                f"'{path}' is no project's description ({error!r}); generate the project anew"
+            ) from None
 
     @property
     def sources(self) -> Path:
