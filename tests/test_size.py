@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1600,
     "micro": 3600,
     "model": 3900,
-    "op": 33290,
+    "op": 33600,
     "quantization": 2690,
     "relay": 12720,
     "rpc": 5090,

@@ -171,14 +171,12 @@ def panel_dots(pixels: int) -> Step:
         head, pixels, step, begin, "\n".join(plain), begun, held))
 
 
-def row_dots(channels: int, widened: bool) -> Step:
-    """So many channels times one pixel, from a panel or from bytes as they lie."""
-    name = f"sterna_row_dots_{channels}" if widened else f"sterna_byte_dots_{channels}"
+def row_products(channels: int, widened: bool) -> list[str]:
+    """Four products of each of so many channels, by assembly: those of one group of a pixel."""
     step = ["ldrd %[low], %[high], [%[panel]], #8"]
     if not widened:
         step = ["ldr %[low], [%[panel]], #4", "sxtb16 %[high], %[low], ror #8",
                 "sxtb16 %[low], %[low]"]
-    plain = []
     for channel in range(channels):
         if channel % 2:  # its weights came with those of the one before
             step += ["sxtb16 %[odd], %[next], ror #8", "sxtb16 %[even], %[next]"]
@@ -187,6 +185,15 @@ def row_dots(channels: int, widened: bool) -> Step:
             step += ["ldrd %[even], %[next], [%[weights]], #8" if is_pair
                      else "ldr %[even], [%[weights]], #4", *_WIDEN]
         step += _dots(f"s{channel}")
+    return step
+
+
+def row_dots(channels: int, widened: bool) -> Step:
+    """So many channels times one pixel, from a panel or from bytes as they lie."""
+    name = f"sterna_row_dots_{channels}" if widened else f"sterna_byte_dots_{channels}"
+    step = row_products(channels, widened)
+    plain = []
+    for channel in range(channels):
         products = _PLAIN if widened else _PLAIN_BYTES
         plain.append(
             "    {\n      int32_t w0 = weights[0], w1 = weights[1], w2 = weights[2], "

@@ -1,4 +1,4 @@
-"""Convolutions that are rescaled, rounding TWICE to bytes: what a kernel of both has to know."""
+"""Layers that are rescaled, rounding TWICE to bytes: what a kernel of both has to know."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,12 +9,11 @@ from sterna.ir.types import TensorType, Type
 from sterna.op.checks import at_least, axis_of, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.nn._conv_implementation import with_known_weights
-from sterna.op.nn._conv_shape import contraction_of
 from sterna.op.qnn._double_rounding import INT8, INT32
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.infer import infer
-from sterna.relay.op import call, is_call_of
+from sterna.relay.op import call, is_call_of, record_of
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import plan_of, unpacked
 from sterna.schedule.implementations.halves import FINISHED
@@ -24,7 +23,7 @@ from sterna.schedule.implementations.planes import layer_instructions
 
 @dataclass(frozen=True, slots=True)
 class RescaledLayer:
-    """A convolution of known weights, rounded TWICE to bytes; by output channel."""
+    """A layer of known weights, rounded TWICE to bytes; by output channel."""
 
     sums: Call
     made: Contraction
@@ -81,7 +80,8 @@ def _layer(found: Call) -> RescaledLayer | None:
     sums, start = _split_bias(total)
     if points[0] != 0 or points[1] is None or not isinstance(sums, Call):
         return None
-    if not is_call_of(sums, "nn.conv2d") or not _reads_channels(attrs, start, sums):
+    is_layer = is_call_of(sums, "nn.conv2d") or is_call_of(sums, "nn.dense")
+    if not is_layer or not _reads_channels(attrs, start, sums):
         return None
     described = _described(sums)
     known = [to_numpy(each.data) for each in factors if isinstance(each, Constant)]
@@ -136,13 +136,18 @@ def _reads_channels(attrs: Any, start: Array, sums: Call) -> bool:
 
 
 def _described(sums: Call) -> tuple[Contraction, Array] | None:
-    """A convolution, with its weights (output, window, input)."""
+    """A layer, with its weights (output, window, input)."""
     plan, (data, weight) = plan_of(sums.attrs), sums.args[:2]
-    if plan is None:
+    if plan is None and is_call_of(sums, "nn.conv2d"):
         return with_known_weights(sums)
-    if not isinstance(weight, Constant) or len(sums.args) > 2:
+    record = record_of(sums)
+    describe = None if record is None else record.contraction.describe
+    if not isinstance(weight, Constant) or len(sums.args) > 2 or describe is None:
         return None
-    made = contraction_of(sums.attrs, tensor_type(data), tensor_type(weight))
+    made = describe(sums.attrs, tensor_type(data), tensor_type(weight))
     if made is None or sums.attrs is None:
         return None
-    return made, unpacked(sums.attrs, made, [to_numpy(weight.data)])
+    known = to_numpy(weight.data)
+    if plan is None:
+        return made, known.reshape(made.outputs, *made.window, made.depth)
+    return made, unpacked(sums.attrs, made, [known])
