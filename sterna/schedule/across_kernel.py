@@ -8,8 +8,9 @@ from collections.abc import Sequence
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.schedule.across_steps import CHANNELS, COPY, DOTS, WINDOW
+from sterna.schedule.across_steps import CHANNELS, COPY, DOTS, WINDOW, WINDOW_APART
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.halves_steps import Step
 from sterna.schedule.overlap import lead_of_pixels
 from sterna.schedule.statement_kernel import StatementKernel, places_of
 from sterna.tir import address_of, call_extern
@@ -40,7 +41,7 @@ class AcrossKernel(StatementKernel):
         if copies:
             ib.scope_attr(None, "pragma_import_c", COPY.definition)
             if not made.is_pointwise:
-                ib.scope_attr(None, "pragma_import_c", WINDOW.definition)
+                ib.scope_attr(None, "pragma_import_c", self._window().definition)
             memory = ib.allocate("int8", (made.products,), name="read")
         with ib.for_range(0, made.pixels, name="pixel") as pixel:
             if copies:
@@ -52,6 +53,10 @@ class AcrossKernel(StatementKernel):
                 if made.outputs % self.channels:  # the last channels are those of two turns
                     first = build.minimum(first, made.outputs - self.channels)
                 self._channels_of_pixel(address_of(memory[begin]), pixel, ib.let("first", first))
+
+    def _window(self) -> Step:
+        """What copies a window."""
+        return WINDOW if {*self.made.dilation} == {1} else WINDOW_APART
 
     def _place(self, pixel: Expr) -> Expr:
         """Where the one pixel begins that is read for another."""
@@ -71,9 +76,12 @@ class AcrossKernel(StatementKernel):
             ib.emit(call_extern("int32", COPY.name, to, place, build.const(made.depth)))
             return
         image, down, across = places_of(pixel, (made.batch, *made.result))
-        extents = (*made.image, made.inputs, *made.window, made.border)
+        extents: tuple[int, ...] = (*made.image, made.inputs, *made.window, made.border)
+        step = self._window()
+        if step is WINDOW_APART:
+            extents = (*extents, *made.dilation)
         ib.emit(call_extern(
-            "int32", WINDOW.name, to,
+            "int32", step.name, to,
             address_of(self.data[image * (made.image[0] * made.image[1] * made.inputs)]),
             down * made.strides[0] - made.before[0], across * made.strides[1] - made.before[1],
             *map(build.const, extents),

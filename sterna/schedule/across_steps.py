@@ -181,6 +181,28 @@ static STERNA_STEP int32_t sterna_copy_window(
   return 0;
 }""")
 
+# Beside COPY, in any order.
+WINDOW_APART = Step("sterna_copy_window_apart", STEP + """\
+static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count);
+static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
+
+/* The same of a window whose taps lie so many rows and columns apart. */
+static STERNA_STEP int32_t sterna_copy_window_apart(
+    int8_t *to, const int8_t *image, int32_t top, int32_t left, int32_t rows, int32_t columns,
+    int32_t depth, int32_t down, int32_t across, int32_t border, int32_t row_step,
+    int32_t column_step) {
+  for (int32_t row = top; row < top + down * row_step; row += row_step) {
+    for (int32_t column = left; column < left + across * column_step; column += column_step) {
+      if (row < 0 || row >= rows || column < 0 || column >= columns) {
+        to = sterna_fill_bytes(to, border, depth);
+      } else {
+        to = sterna_copy_bytes(to, image + (row * columns + column) * depth, depth);
+      }
+    }
+  }
+  return 0;
+}""")
+
 
 # ---- depthwise ----
 
@@ -234,15 +256,50 @@ static STERNA_STEP int32_t sterna_copy_plane(
   return 0;
 }}""")
 
+# Beside COPY, in any order.
+PLANE_REPEATED = Step("sterna_copy_plane_repeated", STEP + f"""\
+static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
+
+/* The same where so many channels in a row read one channel of the image, the first four of them
+   one channel from so many on. */
+static STERNA_STEP int32_t sterna_copy_plane_repeated(
+    int8_t *to, const int8_t *image, int32_t top, int32_t rows, int32_t columns, int32_t channels,
+    int32_t height, int32_t before, int32_t inside, int32_t after, int32_t border,
+    int32_t count, int32_t first, int32_t multiplier) {{
+  int32_t place[{QUAD}];
+  for (int32_t n = 0; n < {QUAD}; n++) {{
+    place[n] = (first + (n < count ? n : count - 1)) / multiplier;
+  }}
+  image += top * columns * channels;
+  for (int32_t row = top; row < top + height; row++) {{
+    const int8_t *from = image;
+    image += columns * channels;
+    if (row < 0 || row >= rows) {{
+      to = sterna_fill_bytes(to, border, (before + inside + after) * {QUAD});
+      continue;
+    }}
+    to = sterna_fill_bytes(to, border, before * {QUAD});
+    for (int32_t column = 0; column < inside; column++, from += channels, to += {QUAD}) {{
+      to[0] = from[place[0]]; to[1] = from[place[1]];
+      to[2] = from[place[2]]; to[3] = from[place[3]];
+    }}
+    to = sterna_fill_bytes(to, border, after * {QUAD});
+  }}
+  return 0;
+}}""")
+
 
 def _words(place: str) -> str:
     """Four bytes as a vector of words."""
     return f"__riscv_vsext_vf4_i32m1(__riscv_vle8_v_i8mf4({place}, 4), 4)"
 
 
-def quad_dots(columns: int, stride: int, outputs: int) -> Step:
-    """Windows of so many columns over a plane of four channels, so many neighbours at a time."""
-    name = f"sterna_quad_dots_{columns}_{stride}_{outputs}"
+def quad_dots(columns: int, apart: int, stride: int, outputs: int) -> Step:
+    """Windows of so many columns over a plane of four channels, so many neighbours at a time.
+
+    apart: the steps from a column of a window to the next one.
+    """
+    name = f"sterna_quad_dots_{columns}_{stride}_{outputs}" + f"_{apart}" * (apart > 1)
     row: list[str] = []
     plain: list[str] = []
     wide: list[str] = []
@@ -250,7 +307,7 @@ def quad_dots(columns: int, stride: int, outputs: int) -> Step:
         row.append("vldrb.s32 q6, [%[w]], #4")
         wide.append(f"      v = {_words(f'w + {QUAD * tap}')};")
         for n in range(outputs):
-            at = QUAD * (n * stride + tap)
+            at = QUAD * (n * stride + tap * apart)
             row += [f"vldrb.s32 q7, [%[x], #{at}]", "vmul.i32 q7, q7, q6",
                     f"vadd.i32 q{n}, q{n}, q7"]
             plain.append(f"        s{n} += x[{at}] * w[{QUAD * tap}];")

@@ -115,6 +115,11 @@ class Contraction:
         return 1 < self.groups == self.inputs == self.outputs
 
     @property
+    def multiplier(self) -> int:
+        """Output channels that read one input channel alone; 0 if some read several."""
+        return self.outputs // self.inputs if 1 < self.groups == self.inputs else 0
+
+    @property
     def is_of_bytes(self) -> bool:
         """Whether data and weights are integers of 8 bits."""
         return all(kind.is_integer and kind.bits == 8 for kind in (self.data, self.weight))

@@ -39,5 +39,6 @@ def bands_take_place(made: Contraction, band: int) -> bool:
     """
     row = np.arange(band, made.result[0], band)
     unread = np.maximum(row * made.strides[0] - made.before[0], 0) * made.image[1]
-    shrinks = all(have <= had for have, had in zip(made.result, made.image, strict=True))
+    extents = zip((*made.result, made.outputs), (*made.image, made.inputs), strict=True)
+    shrinks = all(have <= had for have, had in extents)
     return shrinks and bool(np.all(row * made.result[1] <= unread))

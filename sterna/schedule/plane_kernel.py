@@ -44,7 +44,7 @@ def plane_words(made: Contraction, outputs: int) -> int:
 def band_rows(made: Contraction, words: int) -> int:
     """Rows of results that one copy serves: what fits if the rest stays readable, or all."""
     rows = made.result[0]
-    if not bands_take_place(made, 1):
+    if made.multiplier == 1 and not bands_take_place(made, 1):
         return rows
 
     def fits(count: int) -> bool:
@@ -55,7 +55,7 @@ def band_rows(made: Contraction, words: int) -> int:
 
 def plane_rows(made: Contraction, band: int) -> int:
     """The rows of a plane for so many rows of results."""
-    return (band - 1) * made.strides[0] + made.window[0]
+    return (band - 1) * made.strides[0] + (made.window[0] - 1) * made.dilation[0] + 1
 
 
 class PlaneKernel(StatementKernel):
@@ -103,7 +103,7 @@ class PlaneKernel(StatementKernel):
             first, last = self._inside(band)
             if bands > 1:  # else the border is that of all channels
                 self._fill(plane, first, last)
-            self._copy(plane, image, (band, first, last), channel)
+            self._copy(plane, image, (band, first, last), channel // made.multiplier)
             self.write_band(plane, image, band, channel)
 
     def write_band(self, plane: BufferVar, image: Expr, band: Expr, channel: Expr) -> None:
@@ -170,14 +170,14 @@ class PlaneKernel(StatementKernel):
         self, plane: BufferVar, at: Expr, place: tuple[Expr, Expr, Expr], channel: Expr, count: int
     ) -> None:
         """So many results of a row from one on."""
-        ib = self.ib
+        ib, made = self.ib, self.made
         begin, finish = self._epilogue()
         with ib.new_scope():
             sums = ib.allocate("int32", (self.outputs,), name="sums")
             ib.emit(call_extern(
                 "int32", self.step.name, address_of(sums[0]),
                 address_of(self.weight[channel, 0, 0, 0]), address_of(plane[at]),
-                build.const(4 * self.words), begin(channel),
+                build.const(4 * self.words * made.dilation[0]), begin(channel),
             ))
             image, row, first = place
             for pixel in range(count):

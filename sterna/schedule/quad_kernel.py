@@ -7,7 +7,7 @@ channels is written. So results may take the place of what they are made from.
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.schedule.across_steps import COPY, PLANE, QUAD, quad_dots
+from sterna.schedule.across_steps import COPY, PLANE, PLANE_REPEATED, QUAD, quad_dots
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.overlap import bands_take_place
 from sterna.schedule.statement_kernel import StatementKernel
@@ -20,21 +20,25 @@ MOST_KEPT = 6
 BAND_BYTES = 1536
 
 
-def plane_columns(made: Contraction, outputs: int) -> int:
-    """The columns of a plane, where tiles have so many results."""
-    whole = -(-made.result[1] // outputs) * outputs
-    return (whole - 1) * made.strides[1] + made.window[1]
+def plane_columns(made: Contraction, outputs: int, tiles: int) -> int:
+    """The columns of a plane that so many tiles of so many results read."""
+    reach = (made.window[1] - 1) * made.dilation[1]
+    return (tiles * outputs - 1) * made.strides[1] + reach + 1
+
+
+def plane_height(made: Contraction, rows: int) -> int:
+    """The rows of a plane that so many rows of results read."""
+    return (rows - 1) * made.strides[0] + (made.window[0] - 1) * made.dilation[0] + 1
 
 
 def band_rows(made: Contraction, columns: int) -> int:
     """Rows of results that one copy serves: what fits if the rest stays readable, or all."""
     rows = made.result[0]
-    if not bands_take_place(made, 1):
+    if made.multiplier == 1 and not bands_take_place(made, 1):
         return rows
 
     def fits(count: int) -> bool:
-        height = (count - 1) * made.strides[0] + made.window[0]
-        return height * columns * QUAD <= BAND_BYTES
+        return plane_height(made, count) * columns * QUAD <= BAND_BYTES
 
     return max([1, *(n for n in range(1, rows + 1) if rows % n == 0 and fits(n))])
 
@@ -45,10 +49,10 @@ class QuadKernel(StatementKernel):
     def __init__(self, made: Contraction, outputs: int) -> None:
         """outputs: results of a tile."""
         self.made, self.outputs = made, outputs
-        self.columns = plane_columns(made, outputs)
-        self.band = band_rows(made, self.columns)
-        self.height = (self.band - 1) * made.strides[0] + made.window[0]
         self.tiles = -(-made.result[1] // outputs)
+        self.columns = plane_columns(made, outputs, self.tiles)
+        self.band = band_rows(made, self.columns)
+        self.height = plane_height(made, self.band)
         most = min(self.tiles, max(1, MOST_KEPT // outputs))
         self.together = max(n for n in range(1, most + 1) if self.tiles % n == 0)
 
@@ -57,8 +61,10 @@ class QuadKernel(StatementKernel):
 
     def write(self) -> None:
         ib, made = self.ib, self.made
-        self.step = quad_dots(made.window[1], made.strides[1], self.outputs)
-        for text in (COPY.definition, PLANE.definition, self.step.definition):
+        self.step = quad_dots(
+            made.window[1], made.dilation[1], made.strides[1], self.outputs)
+        copied = PLANE if made.multiplier == 1 else PLANE_REPEATED
+        for text in (COPY.definition, copied.definition, self.step.definition):
             ib.scope_attr(None, "pragma_import_c", text)
         if bands_take_place(made, self.band):
             self.read_first()
@@ -82,14 +88,20 @@ class QuadKernel(StatementKernel):
 
     def _copy(self, plane: BufferVar, image: Expr, band: Expr, quad: Expr, count: int) -> None:
         made = self.made
-        first = image * (made.image[0] * made.image[1] * made.inputs) + quad * QUAD
+        first = image * (made.image[0] * made.image[1] * made.inputs)
         before = min(made.before[1], self.columns)
         inside = min(made.image[1], self.columns - before)
         extents = (*made.image, made.inputs, self.height, before, inside,
                    self.columns - before - inside, made.border, count)
+        step, more = PLANE, ()
+        if made.multiplier == 1:
+            first = first + quad * QUAD
+        else:
+            step, more = PLANE_REPEATED, (quad * QUAD, build.const(made.multiplier))
         self.ib.emit(call_extern(
-            "int32", PLANE.name, address_of(plane[0]), address_of(self.data[first]),
+            "int32", step.name, address_of(plane[0]), address_of(self.data[first]),
             band * (self.band * made.strides[0]) - made.before[0], *map(build.const, extents),
+            *more,
         ))
 
     def _results(
@@ -106,7 +118,7 @@ class QuadKernel(StatementKernel):
             ib.emit(call_extern(
                 "int32", self.step.name, address_of(sums[0]),
                 address_of(self.weight[quad, 0, 0, 0]), address_of(plane[start]),
-                build.const(self.columns * QUAD), build.const(made.window[0]),
+                build.const(self.columns * QUAD * made.dilation[0]), build.const(made.window[0]),
                 build.const(self.together),
             ))
             inside: Expr = build.const(each)

@@ -55,7 +55,7 @@ def plane_tiles(made: Contraction) -> Iterator[PlaneTile]:
         if outputs * made.strides[1] % 2 and outputs != made.result[1]:
             continue  # the next one begins inside of a word
         yield PlaneTile(outputs, 1)
-        if made.outputs % FOUR == 0 and _has_small_planes(made, outputs):
+        if made.is_depthwise and made.outputs % FOUR == 0 and _has_small_planes(made, outputs):
             yield PlaneTile(outputs, FOUR)
 
 
@@ -116,7 +116,8 @@ class RescaledPlaneKernel(PlaneKernel):
         whole, rest = divmod(made.result[1], self.outputs)
         word = WORD_BYTES * self.lanes
         pitch = word * self.words
-        down, back = made.strides[0] * pitch, (made.window[0] - 1) * pitch
+        down, apart = made.strides[0] * pitch, made.dilation[0] * pitch
+        back = (made.window[0] - 1) * apart
         if whole == 1 and not rest:  # rows are tiles of one
             turns = (self.band, down - back, 1, 0)
         else:
@@ -124,6 +125,6 @@ class RescaledPlaneKernel(PlaneKernel):
             turns = (whole, across - back, self.band, down)
         self.ib.emit(call_extern(
             "int32", self.step.name, address_of(self.out[image, band * self.band, 0, channel]),
-            address_of(self.weight[channel, 0]), address_of(plane[0]), build.const(pitch),
+            address_of(self.weight[channel, 0]), address_of(plane[0]), build.const(apart),
             *map(build.const, turns), build.const(made.outputs),
         ))

@@ -19,14 +19,13 @@ from tests.schedule.implemented import (
 from tests.schedule.test_halves import WINDOWS, described, layer
 
 M55 = Processor(128, 8, has_dot_halves=True, has_dot_across=True, has_spare_memory=False)
-NAMES = [name for name in WINDOWS if name != "gaps"]
 
 
 def wanted_for(name: str) -> str:
     return "quads" if WINDOWS[name][3].get("groups", 1) > 1 else "across"
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", WINDOWS)
 def test_layers_are_exact(name: str) -> None:
     made, feeds, want = layer(name)
     mod = implement(made, M55, wanted_for(name), target="c")

@@ -116,7 +116,7 @@ def test_processors_of_wider_products_have_planes_of_four_channels() -> None:
     ((4, 7), {}, r"the shape \(8, 7\) for windows of \(3, 3\)"),
     ((8, 7), {"window": (5, 5)}, r"the shape \(8, 14\)"),
     ((8, 7), {"strides": (0, 1)}, "strides is at least 1"),
-    ((8, 7), {"window": (3,)}, "window and strides are of two axes"),
+    ((8, 7), {"window": (3,)}, "window, strides and dilation are of two axes"),
     ((8, 7), {"outputs": 3}, "tiles of 3 pixels of 1 channels do not fit"),
     ((8, 7), {"outputs": 4, "lanes": 2}, "tiles of 4 pixels of 2 channels do not fit"),
     ((8, 10), {"window": (6, 1)}, "which they fit into"),

@@ -59,6 +59,7 @@ class RescaledPlanesAttrs(Attrs):
     window: tuple[int, ...] = (3, 3)
     strides: tuple[int, ...] = (1, 1)
     padding: tuple[int, ...] = (0, 0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1)
     border: int = 0
     """What lies outside of the data."""
     outputs: int = 0
@@ -67,11 +68,12 @@ class RescaledPlanesAttrs(Attrs):
     """Channels whose planes are copied together."""
 
     def normalize(self) -> None:
-        if len(self.window) != 2 or len(self.strides) != 2:
-            raise ValueError(
-                f"window and strides are of two axes, not {self.window}, {self.strides}")
-        positive(self.window, "window")
-        positive(self.strides, "strides")
+        given = {"window": self.window, "strides": self.strides, "dilation": self.dilation}
+        if any(len(extents) != 2 for extents in given.values()):
+            raise ValueError("window, strides and dilation are of two axes, not "
+                             f"{self.window}, {self.strides}, {self.dilation}")
+        for name, extents in given.items():
+            positive(extents, name)
         self.padding = full_padding(self.padding, 2)
 
 
@@ -94,8 +96,8 @@ def implement_planes(found: Call, processor: Processor) -> RelayExpr | None:
     records.span = given.sums.args[1].span
     return in_place_of(found, call(
         "qnn.rescaled_planes", given.sums.args[0], records, window=made.window,
-        strides=made.strides, padding=(*made.before, *made.after), border=made.border,
-        outputs=tile.outputs, lanes=tile.lanes))
+        strides=made.strides, dilation=made.dilation, padding=(*made.before, *made.after),
+        border=made.border, outputs=tile.outputs, lanes=tile.lanes))
 
 
 def _records(made: Contraction, weights: Array, start: Array, words: Array) -> Array:
@@ -115,7 +117,8 @@ def _infer(attrs: RescaledPlanesAttrs, data: Type, records: Type) -> TensorType:
     kind, words = bytes_and_records(data, records, 4)
     if not kind.is_static:
         raise ValueError(f"data has known extents, not {kind}")
-    made = _contraction(attrs, kind)
+    outputs, channels = words.concrete_shape[0], kind.concrete_shape[-1]
+    made = _contraction(attrs, kind, outputs - outputs % channels or channels)
     want = (made.outputs, record_words(made))
     if tuple(words.shape) != want or min(made.result) < 1:
         raise ValueError(f"records have the shape {want} for windows of {attrs.window} in {kind}, "
@@ -127,33 +130,37 @@ def _infer(attrs: RescaledPlanesAttrs, data: Type, records: Type) -> TensorType:
     return TensorType((made.batch, *made.result, made.outputs), INT8)
 
 
-def _contraction(attrs: RescaledPlanesAttrs, data: TensorType) -> Contraction:
+def _contraction(attrs: RescaledPlanesAttrs, data: TensorType, outputs: int) -> Contraction:
     batch, *image, channels = data.concrete_shape
     before, after = attrs.padding[:2], attrs.padding[2:]
-    extents = zip(image, attrs.window, attrs.strides, before, after, strict=True)
-    result = tuple((n + first + last - k) // step + 1 for n, k, step, first, last in extents)
+    reach = [(k - 1) * apart for k, apart in zip(attrs.window, attrs.dilation, strict=True)]
+    extents = zip(image, reach, attrs.strides, before, after, strict=True)
+    result = tuple((n + first + last - k - 1) // step + 1 for n, k, step, first, last in extents)
     return Contraction(
-        batch, tuple(image), channels, result, channels, INT8, INT8, INT32, attrs.window,
-        attrs.strides, before=before, after=after, groups=channels, border=attrs.border,
+        batch, tuple(image), channels, result, outputs, INT8, INT8, INT32, attrs.window,
+        attrs.strides, attrs.dilation, before=before, after=after, groups=channels,
+        border=attrs.border,
     )
 
 
 def _compute(
     attrs: RescaledPlanesAttrs, out: TensorType, data: Tensor, records: Tensor
 ) -> Tensor:
-    made = _contraction(attrs, TensorType(data.shape, INT8))
+    made = _contraction(attrs, TensorType(data.shape, INT8), out.concrete_shape[-1])
     if attrs.outputs:
         kernel = RescaledPlaneKernel(made, PlaneTile(attrs.outputs, attrs.lanes))
         return kernel.tensor("T_rescaled", out, None, (data, records))
     row, column = (reduce_axis((0, n), name=f"r{axis}")
                    for n, axis in zip(attrs.window, "yx", strict=True))
-    (down, across), (top, left) = attrs.strides, attrs.padding[:2]
+    (down, across), (top, left), apart = attrs.strides, attrs.padding[:2], attrs.dilation
     pairs = (record_words(made) - BESIDE) // made.window[0]
 
     def product(n: Expr, y: Expr, x: Expr, channel: Expr) -> Expr:
-        y, x = y * down + row.var - top, x * across + column.var - left
+        y = y * down + row.var * apart[0] - top
+        x = x * across + column.var * apart[1] - left
         inside = all_of(y >= 0, y < made.image[0], x >= 0, x < made.image[1])
-        held = if_then_else(inside, data(n, y, x, channel).astype(INT32), attrs.border)
+        read = data(n, y, x, channel // made.multiplier).astype(INT32)
+        held = if_then_else(inside, read, attrs.border)
         pair = build.minimum(column.var // 2, pairs - 1)
         byte = column.var - 2 * pair
         word = records(channel, row.var * pairs + pair + 1)
@@ -172,16 +179,18 @@ def _compute(
 
 
 def _reference(attrs: RescaledPlanesAttrs, data: Array, records: Array) -> Array:
-    made = _contraction(attrs, TensorType(data.shape, INT8))
+    made = _contraction(attrs, TensorType(data.shape, INT8), len(records))
     four = np.ascontiguousarray(records[:, 1:-3]).astype("<i4").view("<i1")
     weights = unpacked(made, four.reshape(made.outputs, made.window[0], -1, 4))
     top, left, bottom, right = attrs.padding
-    padded = np.pad(data.astype(np.int64), [(0, 0), (top, bottom), (left, right), (0, 0)],
+    repeated = np.repeat(data.astype(np.int64), made.multiplier, axis=3)
+    padded = np.pad(repeated, [(0, 0), (top, bottom), (left, right), (0, 0)],
                     constant_values=attrs.border)
     sums = np.zeros((made.batch, *made.result, made.outputs), np.int64) + records[:, 0]
     for y, x in np.ndindex(made.window):
         (down, across), (rows, columns) = attrs.strides, made.result
-        seen = padded[:, y : y + rows * down : down, x : x + columns * across : across]
+        first, left = y * attrs.dilation[0], x * attrs.dilation[1]
+        seen = padded[:, first :: down, left :: across]
         sums += seen[:, :rows, :columns] * weights[:, y, x].astype(np.int64)
     return np.asarray(rounded_array(sums, records[:, -3:]).astype(np.int8))
 
@@ -191,14 +200,17 @@ def _macs(attrs: RescaledPlanesAttrs, out: TensorType, *operands: TensorType) ->
     return int(np.prod(out.concrete_shape)) * int(np.prod(attrs.window))
 
 
-def _case(window: tuple[int, int], data: tuple[int, ...], **attrs: Any) -> Case:
-    """Two channels whose weights are the largest and the smallest bytes."""
+def _case(
+    window: tuple[int, int], data: tuple[int, ...], outputs: int = 2, **attrs: Any
+) -> Case:
+    """So many channels whose weights are the largest and the smallest bytes."""
     given = RescaledPlanesAttrs(window=window, **attrs)
-    made = _contraction(given, TensorType(data, INT8))
-    weights = np.resize([127, -128, 3, 5, -70], (2, *window))
-    words = rounding_words(np.array([1 << 30, 1395864371]), np.array([-7, -4]), 9)
+    made = _contraction(given, TensorType(data, INT8), outputs)
+    weights = np.resize([127, -128, 3, 5, -70], (outputs, *window))
+    words = rounding_words(
+        np.resize([1 << 30, 1395864371], outputs), np.resize([-7, -4], outputs), 9)
     assert words is not None
-    records = _records(made, weights, np.array([400, -30]), words)
+    records = _records(made, weights, np.resize([400, -30], outputs), words)
     return Case(((data, "int8"), records), {"window": window, **attrs})
 
 
@@ -214,8 +226,10 @@ register(OpRecord(
     contraction=ContractionRules(is_packed=True),
     mixed_precision="never",
     cases=[_case((3, 3), (1, 4, 5, 2), padding=(1, 1, 1, 1), border=-7),
-           _case((1, 4), (2, 2, 9, 2), strides=(1, 2))],
-    doc="A depthwise convolution of int8 with the channels last, rescaled to int8. A record is "
+           _case((1, 4), (2, 2, 9, 2), strides=(1, 2)),
+           _case((2, 2), (1, 5, 4, 2), 6, dilation=(3, 2))],
+    doc="A depthwise convolution of int8 with the channels last, rescaled to int8. There are "
+        "records for each channel of the data, all as many. A record is "
         "what the sums of a channel begin with, its weights, four in a word (of each row the "
         "first, the second twice, the third, and so on from the third, the row filled up to an "
         "odd number of three or more), a multiplier less 2**31 times 2, a shift as a power of 2, "

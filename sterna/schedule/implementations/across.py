@@ -50,14 +50,14 @@ PLAIN = Instructions(
 
 
 class Across(PackedImplementation):
-    """Channels last, one group of channels, windows without gaps, bytes with a sign."""
+    """Channels last, one group of channels, bytes with a sign."""
 
     name = "across"
-    wants = "a contraction of int8 with its channels last, in one group, without gaps"
+    wants = "a contraction of int8 with its channels last, in one group"
 
     def suits(self, made: Contraction) -> bool:
         kinds = {str(made.data), str(made.weight)} == {"int8"} and made.out == INT32
-        return kinds and made.is_plain_image and not made.transposed and {*made.dilation} == {1}
+        return kinds and made.is_plain_image and not made.transposed
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -109,7 +109,8 @@ def packed(made: Contraction, weights: Array) -> Array:
 def _instructions(made: Contraction, channels: int, cost: Instructions) -> float:
     blocks = -(-channels // CHANNELS)
     each = cost.begun + cost.step * -(-made.products // cost.width) + cost.finished
-    copied = cost.row * made.window[0] + cost.byte * made.products if copies_pixels(made) else 0
+    runs = made.window[0] if {*made.dilation} == {1} else made.taps
+    copied = cost.row * runs + cost.byte * made.products if copies_pixels(made) else 0
     return made.pixels * (-(-made.outputs // channels) * (CALLED + blocks * each) + copied)
 
 

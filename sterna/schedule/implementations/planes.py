@@ -28,15 +28,16 @@ COPIED, WORD = 5, 4
 
 
 class Planes(PackedImplementation):
-    """Channels last, any window without gaps, steps along a row of one or two."""
+    """Channels last, any window of neighbours of a row, steps along one of one or two."""
 
     name = "planes"
     wants = "a depthwise convolution of int8 with its channels last"
 
     def suits(self, made: Contraction) -> bool:
         kinds = {str(made.data), str(made.weight)} == {"int8"} and made.out == INT32
-        steps = made.rank == 2 and {*made.dilation} == {1} and made.strides[1] <= 2
-        places = made.is_depthwise and made.channels_last and not made.transposed
+        near = made.rank == 2 and 1 in (made.window[1], made.dilation[1])
+        steps = near and made.strides[1] <= 2
+        places = made.multiplier > 0 and made.channels_last and not made.transposed
         return kinds and steps and places and made.macs > 0
 
     def candidates(

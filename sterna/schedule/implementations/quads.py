@@ -14,7 +14,13 @@ from sterna.schedule.dot4 import INT32
 from sterna.schedule.implementation import Candidate, PackedImplementation, Plan, expect_shape
 from sterna.schedule.implementations.across import CALLED
 from sterna.schedule.kernel import Processor
-from sterna.schedule.quad_kernel import MOST_KEPT, QuadKernel, band_rows, plane_columns
+from sterna.schedule.quad_kernel import (
+    MOST_KEPT,
+    QuadKernel,
+    band_rows,
+    plane_columns,
+    plane_height,
+)
 from sterna.te import Tensor
 
 
@@ -24,6 +30,8 @@ class Instructions:
 
     copied: int
     """Four bytes that are copied."""
+    repeated: int
+    """The same where several channels read one."""
     finished: int
     """Four sums that are rounded and stored."""
     product: int
@@ -32,22 +40,21 @@ class Instructions:
     """Passes in which four channels are summed."""
 
 
-MVE = Instructions(copied=5, finished=15, product=3, lanes=1)
+MVE = Instructions(copied=5, repeated=14, finished=15, product=3, lanes=1)
 # Rounding and storing is what loops in plain C take too, and is not counted there.
-PLAIN = Instructions(copied=14, finished=12, product=2, lanes=QUAD)
+PLAIN = Instructions(copied=14, repeated=14, finished=12, product=2, lanes=QUAD)
 
 
 class Quads(PackedImplementation):
-    """Channels last, any window without gaps."""
+    """Channels last, any window."""
 
     name = "quads"
-    wants = "a depthwise convolution of int8 with its channels last, without gaps"
+    wants = "a depthwise convolution of int8 with its channels last"
 
     def suits(self, made: Contraction) -> bool:
         kinds = {str(made.data), str(made.weight)} == {"int8"} and made.out == INT32
-        steps = made.rank == 2 and {*made.dilation} == {1}
-        places = made.is_depthwise and made.channels_last and not made.transposed
-        return kinds and steps and places and made.macs > 0 and bool(_tiles(made))
+        places = made.multiplier > 0 and made.channels_last and not made.transposed
+        return kinds and made.rank == 2 and places and made.macs > 0 and bool(_tiles(made))
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -94,21 +101,22 @@ def _tiles(made: Contraction) -> list[int]:
     """Results of a row whose sums fit into registers, and that loads reach from the first."""
     return [
         outputs for outputs in range(1, min(MOST_SUMS, made.result[1]) + 1)
-        if QUAD * ((outputs - 1) * made.strides[1] + made.window[1] - 1) <= REACH
+        if QUAD * (plane_columns(made, outputs, 1) - 1) <= REACH
     ]
 
 
 def _instructions(made: Contraction, outputs: int, cost: Instructions) -> float:
-    columns = plane_columns(made, outputs)
+    columns = plane_columns(made, outputs, -(-made.result[1] // outputs))
     band = band_rows(made, columns)
-    rows = made.result[0] // band * ((band - 1) * made.strides[0] + made.window[0])
+    rows = made.result[0] // band * plane_height(made, band)
     tiles = -(-made.result[1] // outputs)
     taps = made.window[1] * (1 + cost.product * outputs)
     tile = cost.lanes * (6 + 2 * outputs + made.window[0] * (2 + taps))
     calls = -(-tiles * outputs // max(outputs, MOST_KEPT))
     row = calls * CALLED + tiles * tile + cost.finished * made.result[1]
     quads = made.batch * -(-made.outputs // QUAD)
-    return quads * (cost.copied * rows * columns + made.result[0] * row)
+    copied = cost.copied if made.multiplier == 1 else cost.repeated
+    return quads * (copied * rows * columns + made.result[0] * row)
 
 
 IMPLEMENTATION = Quads()
