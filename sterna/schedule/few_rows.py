@@ -138,7 +138,7 @@ def schedule_streamed(kernel: Kernel, tile: Tensor, made: SumOfProducts, row: in
 def _block(processor: Processor, made: SumOfProducts, row: int, lanes: int) -> int:
     """Columns whose sums stay in the first cache, in even blocks, as many as threads at least."""
     rows = 1 if row == made.columns else made.sizes[row]
-    room = processor.l1_bytes // 8 // (rows * made.dtype.bytes)
+    room = processor.l1_bytes // 2 // (rows * made.dtype.bytes)
     vectors = -(-made.sizes[-1] // lanes)
     most = max(1, min(room // lanes, -(-vectors // processor.threads)))
     even = -(-vectors // -(-vectors // most))

@@ -103,3 +103,15 @@ def test_a_transposition_becomes_part_of_the_product() -> None:
         with sterna.target.Target("llvm -mcpu=native"), PassContext(opt_level=3):
             text = str(relay.optimize(module, "llvm -mcpu=native")[0])
         assert text.count("transpose(") == left, text
+
+
+def test_a_dense_layer_reads_weights_as_they_lay_before() -> None:
+    """Gemm of ONNX without transB is a dense layer of weights whose axes changed places."""
+    a, b = relay.var("a", shape=(5, 48)), relay.var("b", shape=(48, 70))
+    made = relay.nn.relu(relay.nn.dense(a, relay.transpose(b, (1, 0))))
+    run_it = sterna.compile(sterna.IRModule.from_expr(relay.Function((a, b), made)))
+    assert [kernel.anchor for kernel in run_it.report().kernels] == ["nn.matmul"]
+    rng = np.random.default_rng(0)
+    rows, weights = (rng.standard_normal(s).astype("float32") for s in ((5, 48), (48, 70)))
+    want = np.maximum(rows @ weights, 0)
+    np.testing.assert_allclose(np.asarray(run_it(rows, weights)), want, rtol=1e-4, atol=1e-5)

@@ -2,6 +2,7 @@
 
     nn.batch_matmul(%a, transpose(%b, [0, 1, 3, 2]), transpose_b=False)
         ->  nn.batch_matmul(%a, %b, transpose_b=True)
+    nn.dense(%a, transpose(%b, [1, 0]))  ->  nn.matmul(%a, %b)
 
 A query of a decoder reads each key once: writing the keys in another order first takes longer than
 the product. Where rows are many, panels are packed from either order. Of columns that only a run
@@ -20,7 +21,7 @@ from sterna.relay.op import call, is_call_of
 from sterna.target import Target, is_gpu
 
 if TYPE_CHECKING:
-    from sterna.op.nn.dense import BatchMatmulAttrs
+    from sterna.op.nn.dense import BatchMatmulAttrs, DenseAttrs
 
 
 def as_it_lies(
@@ -39,6 +40,21 @@ def as_it_lies(
         return None
     own = {**dict(attrs.items()), "transpose_b": not attrs.transpose_b}
     return call("nn.batch_matmul", data, turned.args[0], **own)
+
+
+def weight_as_it_lies(
+    attrs: "DenseAttrs", args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """A dense layer with weights before their axes changed places, which only the run knows."""
+    data, turned = args[:2]
+    if target is None or is_gpu(target) or attrs.implementation:
+        return None
+    if not isinstance(turned, Call) or not is_call_of(turned, "transpose"):
+        return None
+    if not tensor_type(turned).dtype.is_float or not _swaps_last(turned):
+        return None
+    return call(
+        "nn.matmul", data, turned.args[0], units=attrs.units, out_dtype=attrs.out_dtype)
 
 
 def _swaps_last(turned: Call) -> bool:

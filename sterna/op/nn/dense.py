@@ -24,7 +24,7 @@ from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
 from sterna.op.nn._rows_of_weights import by_rows
-from sterna.op.nn._transposed_operand import as_it_lies
+from sterna.op.nn._transposed_operand import as_it_lies, weight_as_it_lies
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, to_numpy
 from sterna.relay.attributes import Attrs, attributes
@@ -318,7 +318,8 @@ register(OpRecord(
     rewrites=[as_data_lies],
     mixed_precision="always",
     legalize=lambda *call: (
-        outer_product(*call) or one_unit(*call) or with_whole_units(*call)
+        outer_product(*call) or one_unit(*call) or weight_as_it_lies(*call)
+        or with_whole_units(*call)
         or with_whole_dots("nn.dense", *call)
     ),
     cases=[
