@@ -26,12 +26,15 @@ from sterna.schedule.row_sums import compute_tile, outer_stage, pixel_axes
 from sterna.schedule.sharing import RowCosts, Share, row_groups, share_rows
 from sterna.te import Stage
 
-# A tile has a column for so many registers: neighbours share what they load.
-REGISTERS_OF_A_COLUMN = 4
+# A tile has a column for so many registers: neighbours share what they load. Those of long rows of
+# the window share it with many, and wait for no other sums.
+REGISTERS_OF_A_COLUMN, OF_A_LONG_ROW = 4, 2
 # What comes from another core's cache takes longer than its sums.
 DEPTHWISE_COSTS = RowCosts(shared=0.5, fetched=3.0)
-# Of a larger window only the rows are written out, of one with larger rows nothing.
-UNROLLED_WINDOW, UNROLLED_ROW = 9, 7
+# Of a larger window only the rows are written out, of one with larger rows nothing. Vectors of long
+# rows are written out too: neighbours read the same pixels, and each column leaves the border out
+# at steps that are known.
+UNROLLED_WINDOW, UNROLLED_ROW, LONG_ROW = 9, 7, 32
 
 
 def schedule_depthwise(conv: Conv) -> None:
@@ -43,7 +46,7 @@ def schedule_depthwise(conv: Conv) -> None:
     processor = conv.kernel.processor
     stage = outer_stage(conv.kernel)
     lanes = min(processor.lanes(conv.op.output(0).dtype), conv.channels)
-    columns = depthwise_columns(conv.width, processor)
+    columns = depthwise_columns(conv.width, processor, conv.made.window[1])
     tile = sum_in_registers(conv)
     n, h, w, c = pixel_axes(stage)
     if conv.channels % lanes:
@@ -71,7 +74,7 @@ def schedule_depthwise(conv: Conv) -> None:
     stage.vectorize(vector)
     tile.compute_at(stage, block)
     compute_tile(conv.kernel, block)
-    write_window_out(tile)
+    write_window_out(tile, LONG_ROW if lanes > 1 else UNROLLED_ROW)
     place_border(conv, stage, None)
     conv.kernel.choices["schedule"] = (
         f"depthwise, {columns} columns x {lanes} channels in registers, {why}"
@@ -142,18 +145,19 @@ def _share_of_depthwise(conv: Conv, lanes: int) -> Share:
     return Share(row_groups(conv.height, groups * conv.batch, threads), groups)
 
 
-def depthwise_columns(width: int, processor: Processor) -> int:
-    """Columns of a depthwise tile."""
-    most = min(width, processor.vector_registers // REGISTERS_OF_A_COLUMN)
+def depthwise_columns(width: int, processor: Processor, steps: int = 1) -> int:
+    """Columns of a depthwise tile, whose window has so many columns."""
+    each = OF_A_LONG_ROW if steps > UNROLLED_ROW else REGISTERS_OF_A_COLUMN
+    most = min(width, processor.vector_registers // each)
     return choose("columns", range(1, max(1, most) + 1), near(even_part(width, most)))
 
 
-def write_window_out(tile: Stage) -> None:
-    """A depthwise sum: its window written out as far as that is not too long."""
+def write_window_out(tile: Stage, longest: int = UNROLLED_ROW) -> None:
+    """A depthwise sum: its window written out, if its rows are not too long."""
     along, inside = tile.op.reduce_axis
     write_out(tile, [along, inside])
     height, width = extents_of([along, inside])
-    if width <= UNROLLED_ROW:
+    if width <= longest:
         tile.unroll(inside)
         if height * width <= UNROLLED_WINDOW:
             tile.unroll(along)

@@ -237,7 +237,9 @@ def test_a_thread_that_is_done_finds_work(
 
 
 @pytest.mark.parametrize("processor", [WIDE, NARROW, PARTS, AVX2])
-@pytest.mark.parametrize("window, stride, dilation", [(3, 1, 1), (3, 2, 1), (5, 2, 1), (3, 1, 2)])
+@pytest.mark.parametrize("window, stride, dilation", [
+    (3, 1, 1), (3, 2, 1), (5, 2, 1), (3, 1, 2), (9, 2, 1), (13, 1, 1),
+])
 def test_depthwise_convolutions(
     window: int, stride: int, dilation: int, processor: Processor
 ) -> None:

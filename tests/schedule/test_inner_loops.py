@@ -227,6 +227,16 @@ def test_depthwise_windows_are_written_out(target: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
+def test_long_rows_of_depthwise_windows_are_written_out(target: str) -> None:
+    """Which columns a step sees is known there: nothing is asked, and pixels are read once."""
+    loop = busiest_loop(assembly(network(96, 96, 14, 13, groups=96), Target(target)))
+    products = loop.count(PRODUCT)
+    assert products >= 60
+    assert loop.count(STACK) == 0, "\n".join(loop.lines)
+    assert len(loop.lines) <= 2 * products, "\n".join(loop.lines)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=TARGETS.keys())
 def test_sigmoids_do_not_divide(target: str) -> None:
     """x / (1 + exp(-x)) is some thirty instructions for a whole vector, from an estimate."""
     lanes = processor_of(Target(target)).lanes(tvm.DataType("float32"))
