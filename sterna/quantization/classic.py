@@ -8,6 +8,7 @@ the operators of qnn. `sterna.quantize` chooses better ones, of each channel and
 layers' outputs.
 """
 
+import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
@@ -22,6 +23,7 @@ from sterna.quantization.entropy import entropy_threshold
 from sterna.quantization.histogram import Histogram
 from sterna.quantization.relay_plan import RelayLayer, RelayPlan, plan_relay
 from sterna.quantization.runner import NATIVE
+from sterna.quantization.samples import far_out
 from sterna.relay import transform
 from sterna.relay.arrays import Array, to_numpy
 from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, const
@@ -90,7 +92,7 @@ def _calibrated(
             f"calibrate_mode '{config.calibrate_mode}' needs a dataset: dictionaries of inputs by "
             'name; or take calibrate_mode="global_scale"'
         )
-    data = list(dataset) if isinstance(dataset, Iterator) else dataset
+    data = _usual(list(dataset) if isinstance(dataset, Iterator) else dataset)
     names = list(plan.tensors)
     size = config.calibrate_chunk_by if config.calibrate_chunk_by > 0 else max(len(names), 1)
     seen = {name: Histogram() for name in names}
@@ -103,6 +105,18 @@ def _calibrated(
         groups[key] = groups[key].joined(histogram) if key in groups else histogram
     cut = {key: _threshold(histogram, config) for key, histogram in groups.items()}
     return {name: cut[plan.group_of(name)] for name in names}
+
+
+def _usual(dataset: Dataset) -> Dataset:
+    """Without samples that are far out of the others, which would decide every scale."""
+    given = ({name: value.numpy() if hasattr(value, "numpy") else np.asarray(value)
+              for name, value in sample.items()} for sample in dataset)
+    left_out = far_out(given)
+    for place, what in left_out.items():
+        warnings.warn(f"sample {place} of the dataset {what}; it is left out", stacklevel=4)
+    if not left_out:
+        return dataset
+    return [sample for place, sample in enumerate(dataset) if place not in left_out]
 
 
 def _count(

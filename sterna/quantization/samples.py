@@ -51,17 +51,8 @@ class Samples:
 
     def _far_out(self) -> dict[int, str]:
         """The samples that are much larger than others, and what to tell of each."""
-        reach = [{name: float(np.abs(value).max(initial=0.0)) for name, value in sample.items()
-                  if value.dtype.kind == "f"} for _, sample in self._all()]
-        found: dict[int, str] = {}
-        for name in reach[0] if len(reach) >= FEWEST_TO_TELL else ():
-            usual = float(np.median([each[name] for each in reach]))
-            far = [place for place, each in enumerate(reach) if each[name] > usual * FAR > 0]
-            if len(far) <= max(1, len(reach) // FAR_SHARE):
-                found.update({
-                    place: f"{self._name(place)} reaches {reach[place][name]:.4g} in input "
-                    f"'{name}', where half of the samples stay below {usual:.4g}" for place in far})
-        return dict(sorted(found.items()))
+        found = far_out(sample for _, sample in self._all())
+        return {place: f"{self._name(place)} {what}" for place, what in found.items()}
 
     def _name(self, place: int) -> str:
         return f"sample {place}" + (f" ('{self.names[place]}')" if self.names else "")
@@ -115,6 +106,21 @@ class Samples:
                 f"'{name}'"
             )
         return np.asarray(value, order="C")
+
+
+def far_out(samples: Iterable[Sample]) -> dict[int, str]:
+    """The places of samples that are much larger than others, and what to tell of each."""
+    reach = [{name: float(np.abs(value).max(initial=0.0)) for name, value in sample.items()
+              if value.dtype.kind == "f"} for sample in samples]
+    found: dict[int, str] = {}
+    for name in reach[0] if len(reach) >= FEWEST_TO_TELL else ():
+        usual = float(np.median([each.get(name, 0.0) for each in reach]))
+        far = [place for place, each in enumerate(reach) if each.get(name, 0.0) > usual * FAR > 0]
+        if len(far) <= max(1, len(reach) // FAR_SHARE):
+            found.update({
+                place: f"reaches {reach[place][name]:.4g} in input '{name}', where half of the "
+                f"samples stay below {usual:.4g}" for place in far})
+    return dict(sorted(found.items()))
 
 
 @dataclass(frozen=True, slots=True)

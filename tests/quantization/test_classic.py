@@ -81,6 +81,17 @@ def test_scales_by_a_dataset(mode: str) -> None:
     assert decibels(run(module)) > 30
 
 
+@pytest.mark.parametrize("mode", ["kl_divergence", "percentile"])
+def test_a_sample_that_is_far_out_decides_no_scale(mode: str) -> None:
+    strange = DATA[1]["x"].copy()
+    strange[0, 1, 2, 3] = 1e6
+    with relay.quantize.qconfig(calibrate_mode=mode, weight_scale="max"):
+        usual = relay.quantize.quantize(*network(), dataset=DATA)
+        with pytest.warns(UserWarning, match=r"sample 6 of the dataset reaches 1e\+06"):
+            made = relay.quantize.quantize(*network(), dataset=[*DATA, {"x": strange}])
+    assert tvm.ir.structural_equal(made, usual)
+
+
 def test_a_simulation_has_floats_and_the_same_numbers() -> None:
     settings = {"calibrate_mode": "percentile", "weight_scale": "max"}
     with relay.quantize.qconfig(**settings):
