@@ -125,6 +125,25 @@ def test_a_function_of_every_byte(case: tuple[str, str, float, int, float, int, 
     check(data, EVERY.view(dtype).reshape(1, 256))
 
 
+@pytest.mark.parametrize(("scale", "point", "out_scale", "out_point"), [
+    (0.05, 3, 0.04, -100), (1 / 32, 0, 0.04, -60), (0.017, -20, 0.011, 5), (0.1, 0, 0.02, -100),
+])
+def test_exponential_linear_units_of_microcontrollers(
+    scale: float, point: int, out_scale: float, out_point: int
+) -> None:
+    """LiteRT's package has none of bytes."""
+    data = one_operator("ELU", [quantised("int8", (1, 256), scale, point)],
+                        [quantised("int8", (1, 256), out_scale, out_point)])
+    x = EVERY.view("int8").reshape(1, 256)
+    (mine,) = run_imported(data, x, rounding="tflm")
+    if scale == 0.05:  # half of a step
+        assert mine[x == 5] == -97
+    if HAS_MICRO:
+        theirs = run_micro(data, x)
+        assert theirs is not None
+        np.testing.assert_array_equal(mine, theirs[0])
+
+
 def test_bytes_of_one_sign_become_those_of_the_other() -> None:
     data = one_operator("QUANTIZE", [quantised("uint8", (256,), 0.05, 3)],
                         [quantised("int8", (256,), 0.041, -30)], ("QuantizeOptions", {}))

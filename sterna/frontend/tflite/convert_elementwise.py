@@ -30,6 +30,7 @@ from sterna.frontend.tflite.requantize import (
     like_result,
     of_bytes,
     quantized,
+    rounded_away,
     saturated,
 )
 from sterna.frontend.tflite.sigmoids import (
@@ -147,12 +148,19 @@ def gelu(node: Node) -> RelayExpr:
 
 @converter("ELU")
 def elu(node: Node) -> RelayExpr:
+    if _is_bytes(node) and node.rounding == TFLM:
+        return of_bytes(node, _elu_of_floats, rounded_away)
     if _is_bytes(node):
         return of_bytes(node, _wide(lambda x: np.where(x < 0, np.expm1(x), x)))
     _expect_float(node)
     below = call("subtract", call("exp", call("minimum", node[0], like(0, node[0]))),
                  like(1, node[0]))
     return call("where", call("less", node[0], like(0, node[0])), below, node[0])
+
+
+def _elu_of_floats(x: Array) -> Array:
+    """As TFLite Micro computes it: an exponential of float32, and then its difference from 1."""
+    return np.where(x < 0, _wide(np.exp)(x) - np.float32(1), x)
 
 
 @converter("HARD_SWISH")

@@ -44,6 +44,12 @@ def quantized(real: Array, quantization: Quantization, dtype: str) -> Array:
     return held_whole(np.rint(_in_steps(real, quantization)), quantization, dtype)
 
 
+def rounded_away(real: Array, quantization: Quantization, dtype: str) -> Array:
+    """The whole numbers nearest to real ones, halves away from 0."""
+    steps = _in_steps(real, quantization).astype(np.float64)
+    return held_whole(np.trunc(steps + np.copysign(0.5, steps)), quantization, dtype)
+
+
 def cut_off(real: Array, quantization: Quantization, dtype: str) -> Array:
     """The whole numbers of real ones, whose fractions are cut off."""
     return held_whole(np.trunc(_in_steps(real, quantization)), quantization, dtype)
