@@ -17,6 +17,7 @@ import pytest
 from sterna.frontend.tflite.int16_functions import gelu_of_floats
 from sterna.frontend.tflite.schema import read_model
 from sterna.relay.arrays import Array
+from sterna.relay.frontend import from_tflite
 from sterna.support.errors import OpNotImplemented
 from tests.frontend.tflite_models import (
     T,
@@ -610,6 +611,31 @@ def test_transposed_convolutions_of_16_bits(bias: str | None) -> None:
     ], [T((1, 10, 12, 11), "int16", scale=0.011)], (
         "TransposeConvOptions", {"strideW": 2, "strideH": 2, "quantizedBiasType": kind})), x,
         rules=("xnnpack",))
+
+
+@pytest.mark.parametrize(("window", "step", "padding", "more"), [
+    ((3, 3), (2, 2), 0, 0), ((2, 2), (2, 2), 1, 0), ((4, 3), (2, 3), 0, 0), ((5, 4), (3, 2), 1, 1),
+    ((3, 5), (1, 1), 0, 0), ((1, 3), (1, 2), 1, 1), ((5, 5), (1, 3), 0, 0),
+])
+def test_transposed_convolutions_by_phases(
+    window: tuple[int, int], step: tuple[int, int], padding: int, more: int
+) -> None:
+    rng = np.random.default_rng(6)
+    x, weights = bytes_of("int8", 2, 5, 4, 3), bytes_of("int8", 7, *window, 3, seed=1)
+    weights = np.maximum(weights, -127)
+    shape = (2, *(
+        n * s if padding == 0 else (n - 1) * s + k + min(more, s - 1)
+        for n, s, k in zip(x.shape[1:3], step, window, strict=True)), 7)
+    scales = rng.uniform(0.002, 0.006, 7).astype("float32")
+    data = one_operator("TRANSPOSE_CONV", [
+        constant(np.array(shape, "int32")), T(weights.shape, "int8", weights, scale=scales, axis=0),
+        quantised("int8", x.shape, 0.05, 3),
+        T((7,), "int32", rng.integers(-900, 900, 7).astype("int32"), scale=scales * 0.05),
+    ], [quantised("int8", shape, 0.21, -10)],
+        ("TransposeConvOptions", {"padding": padding, "strideH": step[0], "strideW": step[1]}))
+    check(data, x)
+    module, _ = from_tflite(data)
+    assert "conv2d_transpose" not in module.astext() and "qnn.conv2d" in module.astext()
 
 
 @pytest.mark.parametrize("dtype", DTYPES)

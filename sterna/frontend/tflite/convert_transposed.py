@@ -1,7 +1,9 @@
 """Transposed convolutions, and convolutions of volumes."""
 
+import itertools
 import struct
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from sterna.frontend.calls import call, cast, dtype_of, reshape, type_of
 from sterna.frontend.tflite.arithmetic import activated, held, in_vectors, product_ratio, rescaled
@@ -17,7 +19,7 @@ from sterna.frontend.tflite.dynamic_range import distances, ranged_for, scaled_s
 from sterna.frontend.tflite.narrow_floats import in_float32
 from sterna.frontend.tflite.node import CUSTOM, Node, converter
 from sterna.frontend.tflite.schema import TYPES
-from sterna.relay.expr import RelayExpr
+from sterna.relay.expr import RelayExpr, Tuple
 
 
 @converter("TRANSPOSE_CONV")
@@ -79,13 +81,16 @@ def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
             made = call("nn.conv2d_transpose", node[0], weight, **attrs)
         return activated(node, with_bias(node, made))
     wide = "int64" if node.dtype() == "int16" and not _has_short_bias(node) else "int32"
+    passes_windows = any(size < step for size, step in zip(kernel, strides, strict=True))
+    if node.dtype() != "int16" and not passes_windows:
+        before = [first for first, _ in pads]
+        return _by_phases(node, strides, before, wanted)
     sums = call("qnn.conv2d_transpose", node[0], weight, *zeros_and_scales(node), out_dtype=wide,
                 **attrs)
     out, dtype = node.result_quantization(), node.result_dtype()
     biased = with_bias(node, sums)
     # XNNPACK's kernels leave windows that steps pass over, and data of 16 bits, to others
-    own = wide == "int32" and (dtype == "int16" or any(
-        size < step for size, step in zip(kernel, strides, strict=True)))
+    own = wide == "int32" and (dtype == "int16" or passes_windows)
     ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, own)
     if not own:
         made = rescaled(node, biased, ratio, out, dtype, 3)
@@ -95,6 +100,80 @@ def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
     else:
         made = in_vectors(node, biased, ratio, out, dtype)
     return held(node, made, out, dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class _Phase:
+    """Every step-th element of a result along an axis, from one on: those that read the same taps.
+
+    Element number of it reads the data at number + met less 0, 1 and so on up to the taps.
+    """
+
+    first: int
+    """The first tap; the others are each a step further."""
+    taps: int
+    met: int
+    count: int
+    """Elements of the longest phase."""
+    extent: int
+    """Of the data."""
+
+    @property
+    def padding(self) -> tuple[int, int]:
+        """Before and after the data; below 0 where some of it is not read."""
+        return self.taps - 1 - self.met, self.count + self.met - self.extent
+
+
+def _phases_of(extent: int, size: int, step: int, before: int, result: int) -> list[_Phase]:
+    """The phases along an axis, in the order of their first elements."""
+    found = []
+    for place in range(step):
+        first = (place + before) % step
+        taps = -(-(size - first) // step)
+        found.append(_Phase(first, taps, (place + before) // step, -(-result // step), extent))
+    return found
+
+
+def _by_phases(
+    node: Node, strides: Sequence[int], before: Sequence[int], wanted: Sequence[int]
+) -> RelayExpr:
+    """Plain convolutions of bytes, one for each phase, whose results take turns (sub-pixel)."""
+    channels, *kernel, inputs = node.shape(1)
+    axes = [_phases_of(*each) for each in zip(
+        node.shape()[1:3], kernel, strides, before, wanted, strict=True)]
+    zeros, (out, dtype) = zeros_and_scales(node), (node.result_quantization(), node.result_dtype())
+    ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, False)
+    made = []
+    for phases in itertools.product(*axes):
+        weight = call(
+            "strided_slice", node[1], begin=(0, *(phase.first for phase in phases), 0),
+            end=(channels, *kernel, inputs), strides=(1, *strides, 1))
+        for axis in (1, 2):
+            weight = call("reverse", weight, axis=axis)
+        pads = [phase.padding for phase in phases]
+        data = node[0]
+        if min(min(each) for each in pads) < 0:
+            data = call(
+                "strided_slice", data, begin=[max(0, -first) for first, _ in pads],
+                end=[phase.extent - max(0, -phase.padding[1]) for phase in phases],
+                axes=(1, 2))
+        sums = call(
+            "qnn.conv2d", data, call("transpose", weight, (1, 2, 3, 0)), *zeros, out_dtype="int32",
+            kernel_size=tuple(phase.taps for phase in phases), channels=channels,
+            padding=(*(max(0, first) for first, _ in pads), *(max(0, last) for _, last in pads)),
+            data_layout="NHWC", kernel_layout="HWIO")
+        narrow = rescaled(node, with_bias(node, sums), ratio, out, dtype, 3)
+        made.append(held(node, narrow, out, dtype))
+    if len(made) == 1:
+        return made[0]
+    batch, (rows, columns) = node.shape()[0], (axis[0].count for axis in axes)
+    whole = reshape(call("concatenate", Tuple(tuple(made)), axis=3),
+                    (batch, rows, columns, *strides, channels))
+    whole = reshape(call("transpose", whole, (0, 1, 3, 2, 4, 5)),
+                    (batch, rows * strides[0], columns * strides[1], channels))
+    if (rows * strides[0], columns * strides[1]) == tuple(wanted):
+        return whole
+    return call("strided_slice", whole, begin=(0, 0), end=tuple(wanted), axes=(1, 2))
 
 
 def _has_short_bias(node: Node) -> bool:
