@@ -53,9 +53,14 @@ class Options:
         constant_pools: ConstantMemoryPools | None = None,
     ) -> "Options":
         """What an executor and a runtime ask for; combinations that mean nothing are refused."""
-        plain = runtime.name == "crt" and executor.options.get("unpacked-api")
+        # A program that a host drives, as the classic texts build it: it calls plain functions.
+        driven = runtime.name == "crt" and runtime.options.get("system-lib", False)
+        unpacked = executor.options.get(
+            "unpacked-api", driven and "interface-api" not in executor.options
+        )
+        plain = runtime.name == "crt" and unpacked
         interface = executor.options.get("interface-api", "c" if plain else "packed")
-        _check_interface(executor, runtime, target, interface)
+        _check_interface(unpacked, runtime, target, interface)
         setting = PassContext.current().get_config
         default = WORKSPACE_ALIGNMENT if runtime.name == "crt" else 64
         custom = setting("tir.usmp.custom_algorithm")
@@ -74,8 +79,7 @@ class Options:
         return made
 
 
-def _check_interface(executor: Executor, runtime: Runtime, target: Target, interface: str) -> None:
-    unpacked = executor.options.get("unpacked-api", False)
+def _check_interface(unpacked: bool, runtime: Runtime, target: Target, interface: str) -> None:
     if interface not in ("packed", "c"):
         raise ValueError(f'interface-api is "packed" or "c", not "{interface}"')
     if runtime.name == "cpp" and (unpacked or interface == "c"):

@@ -12,6 +12,7 @@ from sterna.micro.model_library_format import export_model_library_format
 from sterna.micro.platforms.boards import TEMPLATES, BoardTooSmallError
 from sterna.micro.platforms.handler import Project
 from sterna.micro.platforms.network import Network
+from sterna.micro.platforms.options import HOST_DRIVEN
 from sterna.micro.project_api.client import (
     SERVER,
     ProjectAPIClient,
@@ -191,8 +192,14 @@ class ProjectTransport(Transport):
 
     @property
     def network(self) -> Network:
-        """The network that the program runs."""
-        return Project.load(self._project.folder).network
+        """The network that the program runs as it is told to from here."""
+        project = Project.load(self._project.folder)
+        if project.project_type != HOST_DRIVEN:
+            raise ValueError(
+                f"'{project.folder}' is of the type {project.project_type}, which obeys no "
+                f'session: generate it with the option "project_type": "{HOST_DRIVEN}"'
+            )
+        return project.network
 
     def timeouts(self) -> TransportTimeouts:
         """How long to wait for the program."""

@@ -39,11 +39,11 @@ class Session:
         self._board: BoardExecutor | None = None
 
     def __enter__(self) -> Self:
+        network = self._transport.network
         self._transport.open()
         try:
             times = self._timeouts or self._transport.timeouts()
             seconds = float(times.session_established_timeout_sec or 60.0)
-            network = self._transport.network
             self._board = BoardExecutor(DrivenNetwork(self._transport, network, seconds))
         except BaseException:
             self._transport.close()

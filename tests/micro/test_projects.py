@@ -371,3 +371,10 @@ def test_a_network_without_inputs(crt: micro.TemplateProject, tmp_path: Path) ->
     project.build({"warning_as_error": True})
     np.testing.assert_array_equal(run_example(project).outputs["output"], [0, 1, 2])
     project.close()
+
+
+def test_a_broken_description_is_named(tmp_path: Path) -> None:
+    for text in ("[]", "{", '{"options": 5}', '{"options": {}, "name": "x"}', "\xff"):
+        (tmp_path / "project.json").write_bytes(text.encode("latin-1"))
+        with pytest.raises(ValueError, match=r"project\.json' is no project's description"):
+            Project.load(tmp_path)

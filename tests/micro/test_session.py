@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import sterna as tvm
-from sterna import micro
+from sterna import micro, relay
 from sterna.micro.host_driven import DrivenNetwork
 from sterna.micro.platforms.handler import Project
 from sterna.micro.platforms.network import draw_inputs
@@ -155,3 +155,27 @@ def test_a_line_that_loses_bytes(crt: micro.GeneratedProject) -> None:
             assert_agree(driven(**inputs), want)
             harmed += line.harmed
     assert harmed > 3
+
+
+def test_classic_options_make_a_program_that_a_session_drives(tmp_path: Path) -> None:
+    require_program("cc")
+    x = relay.var("x", shape=(1, 4))
+    built = relay.build(
+        tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))),
+        target=tvm.target.target.micro("host"), executor=relay.backend.Executor("aot"),
+        runtime=relay.backend.Runtime("crt", {"system-lib": True}),
+    )
+    template = micro.get_microtvm_template_projects("crt")
+    options = {"project_type": "host_driven"}
+    project = micro.generate_project(template, built, tmp_path / "p", options)
+    project.build()
+    with micro.Session(project.transport()) as session:
+        net = tvm.runtime.executor.AotModule(session.create_aot_executor())
+        net.set_input("x", np.array([[-1, 2, -3, 4]], "float32"))
+        net.run()
+        np.testing.assert_array_equal(net.get_output(0).numpy(), [[0, 2, 0, 4]])
+    project.close()
+    other = micro.generate_project(template, built, tmp_path / "q", {})
+    with pytest.raises(ValueError, match="is of the type example_project, which obeys no session"):
+        micro.Session(other.transport()).__enter__()
+    other.close()
