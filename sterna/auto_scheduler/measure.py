@@ -6,9 +6,38 @@ from typing import Any, NamedTuple
 from sterna.autotvm import measure as autotvm_measure
 from sterna.autotvm.measure import FAILED_COST, MeasureErrorNo, MeasureOption
 
+# What register_task_input_buffer was told: arrays by workload and name.
+_buffers: dict[str, dict[str, Any]] = {}
+
+
+def register_task_input_buffer(
+    workload_key: str, input_name: str, input_data: Any, overwrite: bool = False,
+    save_to_file: bool = False,
+) -> Any:
+    """Measure a workload with an array, not with one that is drawn at random."""
+    if save_to_file:
+        raise ValueError("arrays stay with the process: save them by numpy.save, not save_to_file")
+    known = _buffers.setdefault(workload_key, {})
+    if input_name not in known or overwrite:
+        known[input_name] = input_data
+    return known[input_name]
+
+
+def get_task_input_buffer(workload_key: str, input_name: str) -> Any:
+    """The array that was registered."""
+    found = _buffers.get(workload_key, {})
+    if input_name not in found:
+        raise ValueError(
+            f"no array is registered for {input_name} of {workload_key}; "
+            "register_task_input_buffer does that"
+        )
+    return found[input_name]
+
+
 __all__ = [
     "LocalBuilder", "LocalRPCMeasureContext", "LocalRunner", "MeasureErrorNo", "MeasureInput",
-    "MeasureResult", "RPCRunner", "option_of", "seconds_of",
+    "MeasureResult", "RPCRunner", "get_task_input_buffer", "option_of",
+    "register_task_input_buffer", "seconds_of",
 ]
 
 

@@ -7,7 +7,7 @@ neighbours of the best.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 from sterna.auto_scheduler.loop_state import State
@@ -36,6 +36,7 @@ class Searched(Protocol):
     target: Target
     compute_dag: Any
     layer: LayerTask | None
+    inputs: Mapping[str, Any]
 
     @property
     def flop(self) -> float:
@@ -83,6 +84,7 @@ class _SpaceTask(Task):
         self.name, self.args, self.target = task.workload_key, (), task.target
         self.config_space = own.space
         self.flop = task.flop
+        self.inputs = task.inputs
 
     @property
     def workload(self) -> Workload:
@@ -115,6 +117,8 @@ class SketchPolicy:
         self._searches: list[Tuner] = self._spaces(rules)
         self._measurer: Measurer | None = None
         self.best_seconds = math.inf
+        self._why = ""
+        """What the last of those said that failed."""
         self.trials = self.best_trial = 0
         self._measured: dict[Any, MeasureResult] = {}
         logs = [each.filename for each in init_search_callbacks or ()
@@ -155,7 +159,7 @@ class SketchPolicy:
             _key(asked.state): result for asked, result in load_records(log)
             if asked.task.workload_key == self.task.workload_key
         }
-        times = [seconds_of(result) for result in self._measured.values()]
+        times = [seconds_of(result) for result in self._measured.values() if not result.error_no]
         self.best_seconds = min([self.best_seconds, *times])
 
     def search(self, options: TuningOptions) -> None:
@@ -172,7 +176,8 @@ class SketchPolicy:
         finally:
             self.close()
         if math.isinf(self.best_seconds):
-            raise RuntimeError(f"no schedule of {self.task.workload_key} ran; see the log's lines")
+            why = self._why or "what is known of them is that all failed"
+            raise RuntimeError(f"no schedule of {self.task.workload_key} ran: {why}")
 
     def is_done(self, early_stopping: int | None) -> bool:
         """Whether so many measurements brought nothing."""
@@ -208,12 +213,14 @@ class SketchPolicy:
             () if failed else tuple(raw.costs), raw.error_no,
             str(raw.costs[0]) if failed else "", raw.all_cost, raw.timestamp,
         )
+        self._why = result.error_msg or self._why
         self.trials += 1
-        if seconds_of(result) < self.best_seconds:
+        if not failed and seconds_of(result) < self.best_seconds:
             self.best_seconds, self.best_trial = seconds_of(result), self.trials
         options.tell([MeasureInput(self.task, self._state(search, config))], [result])
         if options.verbose:
-            told = f"{self.best_seconds * 1e3:.4f} ms" if self.best_seconds < 1e8 else "none"
+            best = self.best_seconds
+            told = "none" if math.isinf(best) else f"{best * 1e3:.4f} ms"
             print(f"{self.task.desc or self.task.workload_key[:40]}: trial {self.trials}, "
                   f"{'failed' if failed else f'{seconds_of(result) * 1e3:.4f} ms'}, best {told}")
 

@@ -8,11 +8,13 @@ from typing import Any
 
 from sterna.auto_scheduler.compute_dag import ComputeDAG
 from sterna.auto_scheduler.loop_state import State
+from sterna.auto_scheduler.measure import get_task_input_buffer, register_task_input_buffer
 from sterna.auto_scheduler.measure_record import PathLike, load_best_record
 from sterna.auto_scheduler.search_policy import SketchPolicy
 from sterna.auto_scheduler.tuning_options import TuningOptions
 from sterna.auto_scheduler.workload_registry import make_workload_key
 from sterna.autotvm.layers import LayerTask
+from sterna.autotvm.template import NO_INPUTS
 from sterna.driver import build
 from sterna.target import Target
 from sterna.te import Schedule, Tensor
@@ -45,6 +47,8 @@ class SearchTask:
 
     layer: LayerTask | None = None
     """The layer of a network that it is, if it is one."""
+    inputs: Mapping[str, Any] = NO_INPUTS
+    """Arrays that it is measured with, by name; others are drawn at random."""
 
     def __init__(
         self,
@@ -67,8 +71,6 @@ class SearchTask:
             workload_key = compute_dag.workload_key()
         if workload_key is None:
             raise ValueError("a task is made of func and args, a compute_dag or a workload_key")
-        if task_inputs:
-            raise ValueError("inputs of a workload are drawn at random; task_inputs is not taken")
         if target is None:
             raise ValueError('a task is searched for a target: target="llvm"')
         self.workload_key = workload_key
@@ -77,6 +79,21 @@ class SearchTask:
         self.target = wanted if target_host is None else wanted.with_host(target_host)
         self.hardware_params = hardware_params or HardwareParams()
         self.desc = desc
+        for name, array in task_inputs.items() if isinstance(task_inputs, Mapping) else ():
+            register_task_input_buffer(
+                workload_key, name, array, task_inputs_overwrite, task_inputs_save_to_file
+            )
+        self.task_input_names = list(task_inputs or ())
+        names = {tensor.op.name for tensor in self.compute_dag.tensors}
+        unknown = set(self.task_input_names) - names
+        if unknown:
+            raise ValueError(
+                f"task_inputs: the workload has no tensor {min(unknown)}, only "
+                f"{', '.join(sorted(names))}"
+            )
+        self.inputs = {
+            name: get_task_input_buffer(workload_key, name) for name in self.task_input_names
+        }
 
     @property
     def flop(self) -> float:

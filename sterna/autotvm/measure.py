@@ -13,12 +13,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from sterna.autotvm.layers import LayerTask
 from sterna.autotvm.run_process import RunProcess, Workbench
 from sterna.autotvm.space import ConfigEntity, InstantiationError
 from sterna.autotvm.template import Task
 from sterna.driver import build
 from sterna.micro.module_loader import AutoTvmModuleLoader, autotvm_build_func
+from sterna.relay.arrays import Array, numpy_dtype, to_numpy
+from sterna.runtime import NDArray
 from sterna.support.classic import classic_names
 from sterna.tune.measure import RemoteDevice
 from sterna.tune.workers import Crashed, Hung, Refused, TrialError, Wrong
@@ -92,6 +96,8 @@ class LocalRunner:
     cooldown_interval: float = 0.1
     enable_cpu_cache_flush: bool = False
     module_loader: Any = None
+    ref_input: Sequence[Any] | None = None
+    """The arrays of all arguments, in order; else they are drawn at random."""
 
     def device(self) -> RemoteDevice | None:
         """None: this machine."""
@@ -114,6 +120,8 @@ class RPCRunner:
     cooldown_interval: float = 0.1
     enable_cpu_cache_flush: bool = False
     module_loader: Any = None
+    ref_input: Sequence[Any] | None = None
+    """The arrays of all arguments, in order; else they are drawn at random."""
 
     def device(self) -> RemoteDevice:
         """The device that is asked for."""
@@ -141,6 +149,11 @@ def measure_option(builder: Any = "local", runner: Any = "local") -> MeasureOpti
         if given != "local" and not isinstance(given, kinds):
             names = ", ".join(kind.__name__ for kind in kinds)
             raise ValueError(f"{what}={given!r} is none of local, {names}")
+        if hasattr(given, "run") or hasattr(given, "build"):
+            raise ValueError(
+                f"{what}: the method run or build of {type(given).__name__} would not be called; "
+                f"a {what} only says by its settings how configurations are measured"
+            )
     return MeasureOption(LocalBuilder() if builder == "local" else builder,
                          LocalRunner() if runner == "local" else runner)
 
@@ -189,9 +202,10 @@ class Measurer:
         module.export_library(path)
         runner = self.option.runner
         shapes = [([int(str(e)) for e in tensor.shape], str(tensor.dtype)) for tensor in args]
-        bench = Workbench(path, self._first or path, self._best or path, shapes, runner.number,
-                          runner.repeat, runner.min_repeat_ms, self.task.target.kind.device_type,
-                          runner.device())
+        bench = Workbench(
+            path, self._first or path, self._best or path, shapes, self._given(args), runner.number,
+            runner.repeat, runner.min_repeat_ms, self.task.target.kind.device_type, runner.device(),
+        )
         answer = self._process.ask(bench, runner.timeout)
         if "error" in answer:
             return (RuntimeError(answer["error"]),), MeasureErrorNo(answer["number"])
@@ -199,6 +213,24 @@ class Measurer:
             answer["incumbent"], answer["costs"], answer["is_faster"], path
         )
         return tuple(costs), MeasureErrorNo.NO_ERROR
+
+    def _given(self, args: Sequence[Any]) -> str | None:
+        """The file of the arrays that the user gave, which is written once."""
+        assert isinstance(self.task, Task)
+        given = {str(place): self.task.inputs[tensor.op.name]
+                 for place, tensor in enumerate(args) if tensor.op.name in self.task.inputs}
+        if (listed := self.option.runner.ref_input) is not None:
+            if len(listed) != len(args):
+                raise ValueError(f"ref_input has {len(listed)} arrays for {len(args)} arguments")
+            given = {str(place): array for place, array in enumerate(listed)}
+        if not given:
+            return None
+        path = Path(self._folder.name) / "given.npz"
+        if not path.exists():
+            np.savez(path, **{  # type: ignore[arg-type]
+                place: _checked(args[int(place)], array) for place, array in given.items()
+            })
+        return str(path)
 
     def _beside_best(
         self, incumbent: Sequence[float], seconds: Sequence[float], is_faster: bool, path: str
@@ -225,6 +257,19 @@ class Measurer:
         """End the process and drop the files."""
         self._process.close()
         self._folder.cleanup()
+
+
+def _checked(tensor: Any, given: Any) -> Array:
+    """An array that is given for a tensor, as its bytes."""
+    array = to_numpy(given) if isinstance(given, NDArray) else np.asarray(given)
+    shape = tuple(int(str(extent)) for extent in tensor.shape)
+    wanted = numpy_dtype(tensor.dtype)
+    if array.shape != shape or array.dtype != wanted:
+        raise ValueError(
+            f"the array for {tensor.op.name} is {array.dtype}{list(array.shape)}, not "
+            f"{wanted}{list(shape)}"
+        )
+    return np.frombuffer(np.ascontiguousarray(array).tobytes(), np.uint8)
 
 
 def create_measure_batch(

@@ -33,6 +33,8 @@ class Workbench:
     incumbent: str
     """The fastest so far, which runs in turns with it; itself if there is none."""
     args: list[tuple[list[int], str]]
+    given: str | None
+    """A file with those of the arrays, by their place among the arguments, that are not drawn."""
     number: int
     repeat: int
     min_repeat_ms: int
@@ -148,7 +150,13 @@ def _compared(pairs: Sequence[tuple[float, float]]) -> Comparison:
 
 def _drawn(bench: Workbench) -> list[Array]:
     order = np.random.default_rng(0)
-    return [order.uniform(0, 4, shape).astype(numpy_dtype(dtype)) for shape, dtype in bench.args]
+    drawn = [order.uniform(0, 4, shape).astype(numpy_dtype(dtype)) for shape, dtype in bench.args]
+    if bench.given is not None:
+        with np.load(bench.given, allow_pickle=False) as file:
+            for place in file.files:
+                kept = file[place].view(drawn[int(place)].dtype)
+                drawn[int(place)] = kept.reshape(drawn[int(place)].shape)
+    return drawn
 
 
 def _results(module: Any, place: Device, given: list[Array]) -> list[Array]:

@@ -1,8 +1,9 @@
 """Templates and tasks: a template with arguments and a target has a space, and gives schedules."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
+from types import MappingProxyType
 from typing import Any
 
 from sterna.autotvm.space import Config, ConfigSpace, FallbackConfigEntity
@@ -140,8 +141,15 @@ def apply_fixed_config(tasks: Sequence["Task"], schedule_names: Sequence[int]) -
         yield
 
 
+# What a task is measured with if all arrays are drawn.
+NO_INPUTS: Mapping[str, Any] = MappingProxyType({})
+
+
 class Task:
     """A template with arguments, for a target."""
+
+    inputs: Mapping[str, Any] = NO_INPUTS
+    """Arrays that it is measured with, by their tensors' names; others are drawn at random."""
 
     def __init__(self, name: str, args: Sequence[Any], target: Target) -> None:
         self.name, self.args, self.target = name, tuple(args), target

@@ -219,3 +219,40 @@ def test_layers_of_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     model.run()
     plain = relay.create_executor("graph", mod, target="llvm").evaluate()(given)
     np.testing.assert_allclose(model.get_output(0).numpy(), plain.numpy(), rtol=1e-4)
+
+
+@auto_scheduler.register_workload
+def chosen_rows(n: int) -> list[te.Tensor]:
+    data = te.placeholder((n,), name="data")
+    rows = te.placeholder((n,), "int32", name="rows")
+    return [data, rows, te.compute((n,), lambda i: data[rows[i]], name="chosen")]
+
+
+def test_a_workload_is_measured_with_arrays_of_the_users(tmp_path: Path) -> None:
+    rows = sterna.nd.array(np.arange(64)[::-1].astype("int32"))
+    task = auto_scheduler.SearchTask(
+        func=chosen_rows, args=(64,), target="llvm", task_inputs={"rows": rows},
+        task_inputs_overwrite=True,
+    )
+    again = auto_scheduler.SearchTask(
+        func=chosen_rows, args=(64,), target="llvm", task_inputs=["rows"]
+    )
+    assert again.inputs["rows"] is task.inputs["rows"] is rows
+    runner = auto_scheduler.LocalRunner(number=1)
+    log = auto_scheduler.RecordToFile(tmp_path / "log.json")
+    task.tune(auto_scheduler.TuningOptions(1, measure_callbacks=[log], runner=runner, verbose=0))
+    task.inputs = {"rows": rows.numpy()[:5]}
+    said = r"no schedule of .* ran: the array for rows is int32\[5\], not int32\[64\]"
+    with pytest.raises(RuntimeError, match=said):
+        task.tune(auto_scheduler.TuningOptions(
+            1, measure_callbacks=[log], runner=runner, verbose=0))
+    records = auto_scheduler.load_records(tmp_path / "log.json")
+    assert [result.error_no == 0 for _, result in records] == [True, False]
+    with pytest.raises(ValueError, match="the workload has no tensor row, only chosen, data, rows"):
+        auto_scheduler.SearchTask(
+            func=chosen_rows, args=(64,), target="llvm", task_inputs={"row": rows}
+        )
+    with pytest.raises(ValueError, match="no array is registered for data"):
+        auto_scheduler.SearchTask(
+            func=chosen_rows, args=(64,), target="llvm", task_inputs=["data"]
+        )

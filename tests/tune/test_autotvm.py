@@ -363,3 +363,24 @@ def test_what_is_faster_by_noise_takes_as_long_as_the_fastest(tmp_path: Path) ->
         assert [Path(path).exists() for path in paths] == [True, False, True, False]
     finally:
         measurer.close()
+
+
+def test_arrays_of_the_users_are_measured() -> None:
+    product = task()
+    args = product.instantiate(product.config_space.get(0))[1]
+    arrays = [np.ones([int(str(e)) for e in each.shape], "float32") for each in args]
+    for given, error in ((arrays, None), (arrays[:1], "ref_input has 1 arrays for 3 arguments")):
+        runner = autotvm.LocalRunner(number=1, ref_input=given)
+        measurer = Measurer(product, autotvm.measure_option(runner=runner))
+        _, result = measurer.measure(product.config_space.get(0))
+        measurer.close()
+        assert (result.error_no == 0) == (error is None) and (error or "") in str(result.costs)
+
+
+def test_a_runner_says_settings_only() -> None:
+    class Own(autotvm.LocalRunner):
+        def run(self, inputs: Any, built: Any) -> Any:
+            raise AssertionError
+
+    with pytest.raises(ValueError, match="the method run or build of Own would not be called"):
+        autotvm.measure_option(runner=Own())

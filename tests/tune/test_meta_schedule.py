@@ -11,6 +11,8 @@ import sterna as tvm
 from sterna import meta_schedule as ms
 from sterna import relay, te
 from sterna.ir.serialize import load_json, save_json
+from sterna.meta_schedule.testing.local_rpc import LocalRPC
+from sterna.rpc import connect_tracker
 from tests.schedule.implemented import run_built
 
 TARGET = tvm.target.Target("llvm -mcpu=native")
@@ -237,3 +239,11 @@ def test_loops_that_nobody_knows_are_refused(tmp_path: Path) -> None:
         ms.tune_tir(copy, "llvm", tmp_path, 2)
     with pytest.raises(ValueError, match="max_trials_global=0"):
         ms.tune_tir(func, "llvm", tmp_path, 0)
+
+
+def test_programs_that_measure_by_a_tracker_of_their_own() -> None:
+    with LocalRPC(silent=True) as rpc:
+        session = connect_tracker(rpc.tracker_host, rpc.tracker_port)
+        with session.request(rpc.tracker_key, session_timeout=20) as remote:
+            assert remote.cpu().exist
+        session.close()

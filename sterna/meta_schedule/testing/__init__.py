@@ -1,0 +1,1 @@
+"""What classic programs try remote measuring with."""
