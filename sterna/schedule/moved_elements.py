@@ -71,7 +71,9 @@ def transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
     *outer, last = stage.op.axis
     across = outer.pop(place)
     lanes = kernel.processor.lanes(out.dtype)
-    side = max(SMALLEST_TILE, min(lanes, LARGEST_SIDE)) if lanes > 1 else 1
+    shuffles = kernel.target is None or kernel.target.kind.picks_instructions
+    largest = LARGEST_SIDE if shuffles else SMALLEST_TILE  # sources have loops in their place
+    side = max(SMALLEST_TILE, min(lanes, largest)) if lanes > 1 else 1
     rows = min(side, extents_of([across])[0])
     whole = rows == side <= extents_of([last])[0]
     in_registers = whole and holds_squares(out.dtype, side)

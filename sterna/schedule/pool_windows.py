@@ -20,6 +20,8 @@ MOST_UNROLLED = 32
 # Rows of larger ones that are reduced at once, where one of these divides them: an element waits
 # for the one before it.
 ROWS_AT_ONCE = (4, 3, 2)
+# Channels of a pixel that are reduced at once where there are no vectors: one of these.
+IN_REGISTERS = (4, 3, 2, 1)
 # Fewer windows side by side are no vector.
 LEAST_WINDOWS = 4
 
@@ -34,9 +36,14 @@ def schedule_windows(kernel: Kernel) -> None:
     fits = vectors and len(moving) == len(kernel.outputs) == 1
     if not fits or len(result.op.axis) != len(moving[0].op.axis):
         _inline_elements(roots)
-        by_channel = [stage for stage in roots if _is_along_channels(stage)]
-        if vectors and len(by_channel) == len(kernel.outputs) == 1:
-            _schedule_channels(kernel, result, by_channel[0])
+        least = LEAST_WINDOWS if vectors else 1
+        by_channel = [stage for stage in roots if _is_along_channels(stage, least)]
+        if len(by_channel) != len(kernel.outputs) or len(by_channel) > 1:
+            schedule_default(kernel)
+        elif vectors or kernel.processor.has_dot_across:
+            _schedule_channels(kernel, result, by_channel[0], is_shared=vectors)
+        elif _suits_registers(kernel, result, by_channel[0]):
+            _schedule_registers(kernel, result, by_channel[0])
         else:
             schedule_default(kernel)
         return
@@ -54,9 +61,9 @@ def _moves_along_last(stage: Stage) -> bool:
     return bool(names) and all(last in each and steps & each for each in names)
 
 
-def _is_along_channels(stage: Stage) -> bool:
-    """Whether a small window sees elements that lie side by side along the last axis."""
-    last, reads = _last_indices(stage)
+def _is_along_channels(stage: Stage, least: int) -> bool:
+    """Whether a small window sees so many elements side by side along the last axis, or more."""
+    last, reads = _last_indices(stage, least)
     axes = [*stage.op.axis[-1:], *stage.op.reduce_axis]
     if not reads or any(extent_of(axis) is None for axis in axes):
         return False
@@ -64,7 +71,7 @@ def _is_along_channels(stage: Stage) -> bool:
     return is_small and all(index is last for index in reads)
 
 
-def _last_indices(stage: Stage) -> tuple[Var | None, list[Expr]]:
+def _last_indices(stage: Stage, least: int = LEAST_WINDOWS) -> tuple[Var | None, list[Expr]]:
     """The last axis of windows that are one result each, and what it is in all that they read.
 
     Nothing is read where there are too few windows, or the stage has none.
@@ -75,15 +82,18 @@ def _last_indices(stage: Stage) -> tuple[Var | None, list[Expr]]:
         return None, []
     last, body = op.axis[-1], op.body[0]
     assert isinstance(body, Reduce)
-    if (extent_of(last) or 0) < LEAST_WINDOWS:
+    if (extent_of(last) or 0) < least:
         return None, []
     return last.var, [load.indices[-1] for load in loads_of(body) if load.indices]
 
 
-def _schedule_channels(kernel: Kernel, result: Stage, window: Stage) -> None:
+def _schedule_channels(
+    kernel: Kernel, result: Stage, window: Stage, is_shared: bool
+) -> None:
     """Vectors of channels, each window in registers until what follows it is done.
 
-    Channels that fill no vector are cut into those of a power of two and a rest.
+    Channels that fill no vector are cut into those of a power of two and a rest. is_shared: rows
+    may be those of several threads, in one loop, which has no border of its own.
     """
     *outer, last = result.op.axis
     sizes = extents_of(result.op.axis)
@@ -109,8 +119,32 @@ def _schedule_channels(kernel: Kernel, result: Stage, window: Stage) -> None:
     result.vectorize(narrow)
     for step in steps:
         window.unroll(step)
-    if math.prod(sizes) * math.prod(extents_of(steps)) >= PARALLEL_ELEMENTS:
+    if is_shared and math.prod(sizes) * math.prod(extents_of(steps)) >= PARALLEL_ELEMENTS:
         parallelise(result, [*outer, wide], [*sizes[:-1], pieces // beside])
+    split_at_borders(result)
+
+
+def _suits_registers(kernel: Kernel, result: Stage, window: Stage) -> bool:
+    """Whether some channels of a pixel are results that nothing but the result reads."""
+    axes = [each.op.axis for each in (result, window)]
+    same = len(axes[0]) == len(axes[1]) and all(
+        extent_of(one) == extent_of(other) for one, other in zip(*axes, strict=True))
+    return same and extent_of(axes[0][-1]) is not None
+
+
+def _schedule_registers(kernel: Kernel, result: Stage, window: Stage) -> None:
+    """Some channels of a pixel in registers: sources for small machines have no vectors."""
+    if window is result:
+        (made,) = kernel.schedule.cache_write([kernel.outputs[0]], "local")
+        window, result = kernel.schedule[made], kernel.schedule[kernel.outputs[0]]
+    last = result.op.axis[-1]
+    together = next(n for n in IN_REGISTERS if extents_of([last])[0] % n == 0)
+    wide, narrow = result.split(last, factor=together)
+    result.unroll(narrow)
+    window.compute_at(result, wide)
+    *fixed, along = window.op.axis
+    window.reorder(*fixed, *window.op.reduce_axis, along)
+    window.unroll(along)
     split_at_borders(result)
 
 

@@ -638,19 +638,23 @@ def test_transposed_convolutions_by_phases(
     assert "conv2d_transpose" not in module.astext() and "qnn.conv2d" in module.astext()
 
 
+@pytest.mark.parametrize("padding", [0, 1])
 @pytest.mark.parametrize("dtype", DTYPES)
-def test_transposed_convolutions_whose_steps_pass_windows(dtype: str) -> None:
-    """LiteRT's own kernels: vectors round halves upward, the rest away from zero."""
+def test_transposed_convolutions_whose_steps_pass_windows(dtype: str, padding: int) -> None:
+    """LiteRT's own kernels where results are filled up: vectors round halves upward, the rest away
+    from zero. XNNPACK's round once."""
     rng = np.random.default_rng(6)
     x, weights = bytes_of(dtype, 1, 5, 6, 4), bytes_of(dtype, 19, 1, 2, 4, seed=1)
     own = np.maximum(weights, -127) if dtype == "int8" else weights
+    shape = (1, 9 + (padding == 0), 12, 19)
     check(one_operator("TRANSPOSE_CONV", [
-        constant(np.array([1, 10, 12, 19], "int32")),
+        constant(np.array(shape, "int32")),
         T(own.shape, dtype, own, scale=0.007, zero=0 if dtype == "int8" else 120),
         quantised(dtype, x.shape, 0.05, 3),
         T((19,), "int32", rng.integers(-900, 900, 19).astype("int32"), scale=0.05 * 0.007),
-    ], [quantised(dtype, (1, 10, 12, 19), 0.21, -10)],
-        ("TransposeConvOptions", {"strideW": 2, "strideH": 2})), x, rules=("xnnpack",))
+    ], [quantised(dtype, shape, 0.0053, -10)],
+        ("TransposeConvOptions", {"strideW": 2, "strideH": 2, "padding": padding})), x,
+        rules=("xnnpack",))
 
 
 @pytest.mark.parametrize(("kind", "options"), [

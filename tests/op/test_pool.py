@@ -10,7 +10,9 @@ from sterna import relay
 from sterna.ir.types import TensorType
 from sterna.relay.interpreter import interpret
 from sterna.relay.layout import layout_of, transform
+from tests.micro.networks import build
 from tests.op.torch_support import functional, reference, tensor
+from tests.schedule.implemented import run_built
 
 
 def draw(rng: np.random.Generator, rank: int) -> tuple[np.ndarray, dict[str, Any]]:
@@ -22,6 +24,22 @@ def draw(rng: np.random.Generator, rank: int) -> tuple[np.ndarray, dict[str, Any
         "ceil_mode": bool(rng.integers(0, 2)),
     }
     return rng.standard_normal((2, 3, *rng.integers(7, 11, rank))), attrs
+
+
+@pytest.mark.parametrize("kind", ["max", "avg"])
+@pytest.mark.parametrize("channels", [3, 5, 12, 16])
+@pytest.mark.parametrize("cpu", ["cortex-m4", "cortex-m55"])
+def test_sources_keep_windows_of_bytes_in_registers(kind: str, channels: int, cpu: str) -> None:
+    x = np.random.default_rng(2).integers(-128, 128, (1, 9, 8, channels)).astype("int8")
+    attrs = {"count_include_pad": False, "rounds": True} if kind == "avg" else {}
+    made = getattr(relay.nn, f"{kind}_pool2d")(
+        relay.var("x", shape=x.shape, dtype="int8"), pool_size=(3, 2), strides=(2, 1),
+        padding=(1, 0, 1, 1), layout="NHWC", **attrs)
+    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(made), made))
+    program = build(mod, f"c -mcpu={cpu}")
+    assert program.memory_report().workspace_bytes < 64 * 4
+    found = run_built(relay.build(mod, target=f"c -mcpu={cpu}"), x=x)
+    np.testing.assert_array_equal(found, interpret(mod["main"], x))
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])

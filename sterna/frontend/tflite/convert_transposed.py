@@ -89,8 +89,10 @@ def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
                 **attrs)
     out, dtype = node.result_quantization(), node.result_dtype()
     biased = with_bias(node, sums)
-    # XNNPACK's kernels leave windows that steps pass over, and data of 16 bits, to others
-    own = wide == "int32" and (dtype == "int16" or passes_windows)
+    # XNNPACK's kernels leave windows that steps pass over, unless nothing is filled up behind them,
+    # and data of 16 bits, to others
+    is_filled = passes_windows and node.attr("padding") != VALID
+    own = wide == "int32" and (dtype == "int16" or is_filled)
     ratio = product_ratio(node, node.quantization(0), node.quantization(1), out, own)
     if not own:
         made = rescaled(node, biased, ratio, out, dtype, 3)
