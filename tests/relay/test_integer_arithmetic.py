@@ -93,6 +93,24 @@ def test_elements_at_indices_are_taken_as_integers() -> None:
     assert np.array_equal(np.asarray(found), given_numbers[:, [2, 0]])
 
 
+def test_the_nearest_pixels_are_those_of_integers() -> None:
+    """Those between pixels are rounded once, as floats are."""
+    x = relay.var("x", shape=(1, 2, 3, 5), dtype="uint8")
+    scale, zero = number(0.5, "float32"), number(3, "int32")
+    for method, is_moved in (("nearest_neighbor", True), ("linear", False)):
+        real = relay.image.resize2d(
+            relay.qnn.dequantize(x, scale, zero), (6, 10), method=method,
+            coordinate_transformation_mode="asymmetric",
+        )
+        wanted = relay.qnn.quantize(real, scale, zero, out_dtype="uint8", rounding="TO_EVEN")
+        made = rewritten(wanted)
+        assert ("qnn" not in str(made)) == is_moved
+        given_numbers = np.arange(30, dtype="uint8").reshape(1, 2, 3, 5)
+        func = relay.Function([x], wanted)
+        found, want = (np.asarray(interpret(each, given_numbers)) for each in (made, func))
+        assert np.array_equal(found, want)
+
+
 def test_unknown_schemes_stay_floats() -> None:
     x, scale = relay.var("x", shape=(2, 8), dtype="uint8"), relay.var("s", shape=())
     w = relay.qnn.dequantize(relay.const(np.ones((4, 8), "int8")), relay.const(0.1), relay.const(0))

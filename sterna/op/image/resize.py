@@ -15,6 +15,7 @@ from sterna.op.dynamic import (
     to_static,
     unknown_shape,
 )
+from sterna.op.integer_rules import carried
 from sterna.op.interpolation import (
     ROUNDINGS,
     Scaling,
@@ -31,6 +32,7 @@ from sterna.relay.expr import Constant, RelayExprLike
 from sterna.relay.layout import Layout
 from sterna.relay.layout_rules import with_layout
 from sterna.relay.op import INJECTIVE, OPAQUE, Case, OpRecord, register
+from sterna.relay.quantized import QuantizedLike, QuantizedResult
 from sterna.schedule.products import AS_DATA
 from sterna.support.dtype import DataType
 from sterna.te import Tensor
@@ -149,6 +151,19 @@ def _reference(attrs: _How, data: Array, *size: Array) -> Array:
     return stretched_array(data, _scalings(attrs, have, want), dtype, attrs.extrapolation_value)
 
 
+def _nearest_integers(name: str) -> Any:
+    """The nearest elements are those of integers as well, if none lies outside of the image."""
+    moved = carried(name)
+
+    def rule(attrs: ResizeAttrs, operands: Sequence[QuantizedLike]) -> QuantizedResult:
+        inside = attrs.coordinate_transformation_mode != "tf_crop_and_resize"
+        if not inside or attrs.out_dtype or method_of(attrs.method) != "nearest_neighbor":
+            return None
+        return moved(attrs, operands)
+
+    return rule
+
+
 def _register(rank: int, layout: str, cases: list[Case]) -> None:
     name = f"image.resize{rank}d"
 
@@ -189,6 +204,7 @@ def _register(rank: int, layout: str, cases: list[Case]) -> None:
         builder=resize,
         pattern=INJECTIVE,
         layout=with_layout,
+        integer=_nearest_integers(name),
         cases=cases,
         doc=resize.__doc__ or "",
     ))
