@@ -427,19 +427,27 @@ class Im2colKernel(StatementKernel):
         self, panel: Panel, total: BufferVar, block: Expr, rows: int, first: Expr, width: int,
         step: Expr,
     ) -> None:
-        """One column of the weights times one row of the panel."""
+        """One column of the weights times one row of the panel.
+
+        Weights that were not packed lie in a row for each output channel.
+        """
         ib = self.ib
         chunk = panel.chunk
         begin = build.const(0) if chunk is None else chunk.first * self.made.taps
         at = (panel.group, block, begin + step)
+        lies = len(self.weight.shape) == 2
         with ib.new_scope():
             held: BufferVar | None = None
-            if self.by_lanes:
+            if self.by_lanes and not lies:
                 held = ib.allocate(self.dtype, (self.rows,), name="held", scope="local")
                 held[0] = self.weight.vload((*at, 0), self.rows)
             read = self._pixels(panel, step, first, width)
             with ib.for_range(0, rows, name="row", kind="unroll") as row:
-                number = self.weight[(*at, row)] if held is None else held[row]
+                if lies:
+                    output = panel.group * self.outputs + block * self.rows + row
+                    number = self.weight[output, begin + step]
+                else:
+                    number = self.weight[(*at, row)] if held is None else held[row]
                 product = Broadcast(number, width) * read
                 total[row, 0] = total.vload((row, 0), width) + product
 

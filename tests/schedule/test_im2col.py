@@ -23,6 +23,7 @@ from sterna.support.dtype import DataType
 from tests.schedule.implemented import implement, names_in, run_built
 
 NEON = Processor(128, 32, by_element_fma=True, l1_bytes=64 << 10, l2_bytes=1 << 20)
+X86_64 = "llvm -mtriple=x86_64-linux-gnu"
 AVX512 = Processor(512, 32, l1_bytes=48 << 10, l2_bytes=2 << 20)
 
 
@@ -171,19 +172,28 @@ def test_lines_are_copied_whole_unless_tiles_share_their_width(
     assert min(ways, key=ways.__getitem__) == copied[processor is AVX512 and len(copied) > 1]
 
 
-def test_weights_that_only_the_run_knows_are_packed_as_it_begins() -> None:
+@pytest.mark.parametrize("way", ["packed", "as they lie"])
+def test_weights_that_only_the_run_knows_are_packed_as_it_begins_or_read(way: str) -> None:
     x, w = relay.var("x", shape=(1, 12, 9, 9)), relay.var("w", shape=(10, 6, 3, 3))
     func = relay.Function((x, w), relay.nn.conv2d(x, w, groups=2, padding=1))
-    with tvm.transform.PassContext(
-        opt_level=3, config={"schedule.answers": {"layouts": "NCHW -> NCHW"}}
-    ):
-        mod = relay.optimize(tvm.IRModule.from_expr(func), target="llvm")[0]
+    answers = {"layouts": "NCHW -> NCHW", "free weights": way}
+    with tvm.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):
+        mod = relay.optimize(tvm.IRModule.from_expr(func), target=X86_64)[0]
         lib = relay.build(tvm.IRModule.from_expr(func), target="native")
     assert names_in(mod) == ["im2col"]
+    assert ("transpose" in str(mod)) == (way == "packed")
     rng = np.random.default_rng(4)
     data, weight = (rng.standard_normal(s, "float32") for s in ((1, 12, 9, 9), (10, 6, 3, 3)))
     want = interpret(func, data, weight)
     np.testing.assert_allclose(run_built(lib, x=data, w=weight), want, rtol=2e-5, atol=2e-5)
+
+
+def test_free_weights_are_read_as_they_lie_by_few_tiles() -> None:
+    """Unless products take numbers from the lanes of a vector."""
+    for size, processor, packs in ((7, AVX512, 0), (28, AVX512, 1), (7, NEON, 1)):
+        x, w = relay.var("x", shape=(1, 64, size, size)), relay.var("w", shape=(96, 64, 1, 1))
+        mod = implement(relay.Function((x, w), relay.nn.conv2d(x, w)), processor)
+        assert (names_in(mod), str(mod).count("transpose(")) == (["im2col"], packs)
 
 
 @pytest.mark.parametrize(("inner", "names"), [(1, []), (2, ["im2col"])])
