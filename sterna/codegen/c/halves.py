@@ -21,6 +21,28 @@ def _either(name: str, arguments: str, instruction: str, operands: str, plain: s
     )
 
 
+# Products of 64 bits are functions of the compiler's library on processors that have none of more
+# than 32: four products of halves, and of the low word what decides how the high one is rounded.
+# It is a function of its own: such processors have few registers.
+_HIGH_OF_HALVES = """\
+#if defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+__attribute__((noinline)) static int32_t sterna_high_of_halves(int32_t a, int32_t b) {
+  uint32_t low = (uint32_t)(uint16_t)a * (uint16_t)b;
+  uint32_t below = (uint32_t)(uint16_t)a * (uint32_t)(b >> 16) + (low >> 16);
+  int32_t above = (a >> 16) * (int32_t)(uint16_t)b;
+  uint32_t middle = (below & 0xffff) + ((uint32_t)above & 0xffff);
+  int32_t high = (a >> 16) * (b >> 16) + (int32_t)(below >> 16) + (above >> 16);
+  high += (int32_t)(middle >> 16);
+  return (int32_t)((uint32_t)high * 2 + ((((middle >> 14) & 3) + 1) >> 1));
+}
+#endif
+"""
+
+_CALLED = """\
+#elif defined(__ARM_ARCH_6M__) || defined(__ARM_ARCH_8M_BASE__)
+  return sterna_high_of_halves(a, b);
+#else"""
+
 HALVES: dict[str, str] = {
     "widen_even": _either(
         "widen_even", "a", "sxtb16 %0, %1", "a",
@@ -35,10 +57,10 @@ HALVES: dict[str, str] = {
         "(uint32_t)(uint16_t)a | (uint32_t)b << 16",
     ),
     # Twice b has no room for a sign: the instruction counts a * 2**32 less, and adds a again.
-    "high_product": _either(
+    "high_product": _HIGH_OF_HALVES + _either(
         "high_product", "ab", "smmlar %0, %1, %2, %1", "a, (int32_t)((uint32_t)b << 1)",
         "((int64_t)a * b + 1073741824) >> 31",
-    ),
+    ).replace("#else", _CALLED),
 }
 
 LOAD_WORD = """\
