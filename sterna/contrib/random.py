@@ -1,6 +1,6 @@
 """Random tensors by NumPy's generator, as opaque operations of this process."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -43,10 +43,11 @@ def _fill(out: NDArray) -> None:
         _randint(0, 2 if DataType(out.dtype).is_bool else 100, out)
 
 
-for _name, _function in {
+_functions: dict[str, Callable[..., None]] = {
     "seed": _seed, "randint": _randint, "uniform": _uniform, "normal": _normal,
     "random_fill": _fill,
-}.items():
+}
+for _name, _function in _functions.items():
     register_func(PREFIX + _name, _function, override=True)
 
 

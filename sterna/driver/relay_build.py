@@ -19,6 +19,7 @@ from sterna.relay.backend import Executor, Runtime
 from sterna.relay.expr import Call, Function
 from sterna.relay.op import record_of
 from sterna.relay.passes.bind_params import bind_params
+from sterna.relay.passes.inline import mark_called
 from sterna.relay.traverse import post_order
 from sterna.schedule.choose import Scope, deciding
 from sterna.support.classic import classic_names
@@ -77,6 +78,8 @@ def build(
             f"ahead-of-time code runs on processors; for the target {wanted.kind.name} build with "
             'the graph executor, Executor("graph")'
         )
+    if isinstance(ir_mod, IRModule):
+        ir_mod = mark_called(ir_mod)
     with workers_ahead(wanted, _contractions_in(ir_mod)):
         with without_collection(), stage("optimize the graph"), wanted, deciding("graph") as asked:
             mod, _ = optimize(ir_mod, config, params)

@@ -2,6 +2,7 @@
 
 # The names of hybrid script are defined where it runs.
 # ruff: noqa: F821
+# mypy: disable-error-code="name-defined"
 from collections.abc import Callable
 from typing import Any
 
@@ -25,7 +26,8 @@ def check(script: Any, *arrays: Any) -> te.Tensor:
     built(*map(sterna.nd.array, arrays), *found)
     for one, other in zip(found, wanted if isinstance(wanted, tuple) else [wanted], strict=True):
         np.testing.assert_allclose(one.numpy(), other, rtol=1e-5)
-    return listed[0]
+    first: te.Tensor = listed[0]
+    return first
 
 
 def some(*shape: int) -> Any:

@@ -31,7 +31,9 @@ def mylog(x: Any) -> Any:
 def test_a_rule_says_what_an_intrinsic_is() -> None:
     tvm.ir.register_op_attr("tir.test_mylog", "TCallEffectKind", tir.CallEffectKind.Pure)
 
-    @tvm.ir.register_intrin_lowering("tir.test_mylog", target="llvm", level=99)
+    @tvm.ir.register_intrin_lowering(  # type: ignore[untyped-decorator]
+        "tir.test_mylog", target="llvm", level=99
+    )
     def rule(call: Any) -> Any:
         if call.dtype == "float32":
             return tir.call_pure_extern("float32", "logf", call.args[0])

@@ -44,6 +44,22 @@ def inline(mod: IRModule) -> IRModule:
     return IRModule({**made, **kept}, mod.attrs)
 
 
+def mark_called(mod: IRModule) -> IRModule:
+    """The module with all that main calls marked, for executors that run one function."""
+    called = {name: f for name, f in mod.functions.items()
+              if isinstance(f, Function) and name != "main" and not f.is_primitive}
+    main = mod.functions.get("main")
+    if not called or not isinstance(main, Function):
+        return mod
+    made, waiting = mod.shallow_copy(), _called(main, called)
+    while waiting:
+        name = waiting.pop()
+        if made[name] is called[name]:
+            made[name] = called[name].with_attr("Inline", 1)
+            waiting += _called(called[name], called)
+    return made
+
+
 def _callees_first(marked: dict[str, Function]) -> list[str]:
     """The marked functions, those that others call first; none may end up in itself."""
     order: dict[str, None] = {}
@@ -59,7 +75,10 @@ def _callees_first(marked: dict[str, Function]) -> list[str]:
                 continue
             following = waiting.pop()
             if following in way:
-                raise ValueError(f"the function @{following} is to be inlined but calls itself")
+                raise ValueError(
+                    f"the function @{following} is to be inlined but calls itself; the virtual "
+                    "machine runs such functions: relay.vm.compile"
+                )
             if following not in order:
                 stack.append(following)
     return list(order)

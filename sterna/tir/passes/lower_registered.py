@@ -29,7 +29,8 @@ class _Lowering(Rewriter):
     def visit_Call(self, call: Call) -> Expr:
         done: Call = self.rewrite_children(call)
         if is_registered(done.op):
-            return self.rewrite(by_rule(done, self.kind))
+            lowered: Expr = self.rewrite(by_rule(done, self.kind))
+            return lowered
         if self.on_gpu and done.op == "call_pure_extern":
             made = _mathematics(done)
             return done if made is None else made
