@@ -57,6 +57,29 @@ def test_roots_and_powers() -> None:
     expect_equal(lambda z: (z.sqrt(), z**1.5, z.tanh()), torch.zeros(2, dtype=torch.complex64))
 
 
+def test_matrices_and_vectors() -> None:
+    def many(r: Any, s: Any, v: Any) -> Any:
+        return (
+            r.mH @ s, r.adjoint(), torch.einsum("ij,kj,k->i", r, s.conj(), v), torch.outer(v, s[0]),
+            torch.vdot(v, s[0]), torch.kron(r[:2], s), torch.linalg.vector_norm(r, 1, dim=0),
+            torch.linalg.norm(r), r.prod(0), r.prod(), torch.addmm(s, r, s, alpha=2j),
+            torch.nn.functional.linear(r, s, v), torch.linalg.solve(r, s),
+            torch.linalg.solve(r, v), torch.linalg.inv(r) @ r, torch.addcmul(r, r, s, value=0.5),
+        )
+
+    expect_equal(many, *complex_numbers(2, 5, 5), complex_numbers(5))
+
+
+def test_numbers_that_are_complex() -> None:
+    def many(x: Any, z: Any) -> Any:
+        return (
+            x * (1 + 2j), x + 1j, (1 - 1j) / z, z ** (1 + 2j), 2j**z, z**z.flip(0), z.tan(),
+            z.sigmoid(), z.log2(), z.log10(), torch.zeros_like(z) ** z, torch.zeros_like(z) ** 0j,
+        )
+
+    expect_equal(many, torch.linspace(-1, 1, 4), complex_numbers(4))
+
+
 def test_views_and_copies() -> None:
     def many(r: Any, s: Any) -> Any:
         return (

@@ -1,5 +1,6 @@
 """Steps of training by the backend `sterna` of torch.compile compute what eager ones do."""
 
+import copy
 import warnings
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -150,3 +151,30 @@ def test_threads_that_bring_new_shapes_at_once() -> None:
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(run, first) for first in range(4)]:
             done.result()
+
+
+def test_narrow_numbers_beside_wide_weights_are_trained() -> None:
+    """Autocast has batch norm and attention in 16 bits, and keeps their weights in 32."""
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.norm = nn.Conv1d(3, 8, 3, bias=False), nn.BatchNorm1d(8)
+
+        def forward(self, x: Any) -> Any:
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                rows = self.norm(self.conv(x)).mT.unflatten(2, (2, 4)).mT
+                return nn.functional.scaled_dot_product_attention(rows, rows, rows)
+
+    eager = Network()
+    net = copy.deepcopy(eager)
+    x = torch.randn(4, 3, 10)
+    for each, function in ((eager, eager), (net, compiled(net))):
+        made = function(x)
+        made.float().square().sum().backward()
+        each.made = made
+    torch.testing.assert_close(net.made, eager.made, rtol=0.05, atol=0.05)
+    for have, want in zip(net.parameters(), eager.parameters(), strict=True):
+        assert have.grad is not None and have.grad.dtype == torch.float32
+        assert (have.grad - want.grad).abs().max() <= 0.05 * want.grad.abs().max() + 0.05
+    for have, want in zip(net.buffers(), eager.buffers(), strict=True):
+        torch.testing.assert_close(have, want, rtol=0.01, atol=0.01)

@@ -177,6 +177,16 @@ class Windows(nn.Module):
         return made, self.linear(x), torch.view_as_real(turned)
 
 
+@pytest.mark.parametrize("length", [5, 12])
+def test_recurrent_states_that_are_projected(length: int) -> None:
+    """Short sequences are written out; longer ones are a loop."""
+    for has_bias in (True, False):
+        model = nn.LSTM(
+            3, 6, num_layers=2, proj_size=4, bidirectional=True, bias=has_bias
+        ).eval()
+        expect_eager(model, torch.randn(length, 2, 3))
+
+
 @pytest.mark.parametrize("kind", [Cells, Windows])
 def test_operators_that_a_file_keeps_whole(kind: Any, tmp_path: Path) -> None:
     torch.manual_seed(0)

@@ -57,7 +57,8 @@ def by_references(program: Program, options: torch_compile.Options) -> Any:
         arrays = [array_of_tensor(torch.as_tensor(each), "a tensor") for each in tensors]
         with np.errstate(all="ignore"):
             made = interpret(module["main"], *arrays)
-        return [np.array(each) for each in (made if isinstance(made, tuple | list) else [made])]
+        every = made if isinstance(made, tuple | list) else [made]
+        return [np.array(each, order="C") for each in every]
 
     return run
 

@@ -14,6 +14,7 @@ from sterna.frontend.torch.convert_layers import (
     per_axis,
 )
 from sterna.frontend.torch.convert_shape import expand, shape_of, slice_
+from sterna.frontend.torch.promotion import HALVES
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -80,13 +81,31 @@ def batch_norm_backward(
     save_var: RelayExpr | None = None, save_invstd: RelayExpr | None = None,
     update: bool = True, train: bool = True, reserve: RelayExpr | None = None,
 ) -> list[RelayExpr | None]:
-    """Of the data, the factor and the offset; of a batch's own mean and variance by both."""
+    """Of the data, the factor and the offset; of a batch's own mean and variance by both.
+
+    16 bits are computed in 32; factor and offset have the type of the weight.
+    """
+    kind = dtype_of(input)
+    if kind in HALVES:
+        wide = [
+            None if each is None else cast(each, "float32")
+            for each in (weight, running_mean, running_var, save_mean, save_var, save_invstd)
+        ]
+        made = batch_norm_backward(
+            cast(grad_out, "float32"), cast(input, "float32"), *wide[:3], eps, output_mask,
+            *wide[3:], update, train,
+        )
+        own = kind if weight is None else dtype_of(weight)
+        return [
+            None if each is None else cast(each, to)
+            for each, to in zip(made, (kind, own, own), strict=True)
+        ]
     inverse = save_var if save_var is not None else save_invstd
     middle, learns = save_mean, train and update
     if not learns:
         assert running_mean is not None and running_var is not None
-        wide = call("add", running_var, like(eps, running_var))
-        middle, inverse = running_mean, call("rsqrt", wide)
+        spread = call("add", running_var, like(eps, running_var))
+        middle, inverse = running_mean, call("rsqrt", spread)
     assert middle is not None and inverse is not None
     rank = rank_of(input)
     axes = tuple(axis for axis in range(rank) if axis != 1)
@@ -103,8 +122,8 @@ def batch_norm_backward(
         mean, slope = (along(call("divide", each, like(count, each))) for each in (offset, factor))
         part = call("subtract", call("subtract", grad_out, mean), mul(normal, slope))
     scale = inverse if weight is None else mul(inverse, weight)
-    made: list[RelayExpr | None] = [mul(part, along(scale)), factor, offset]
-    return [each if wanted else None for each, wanted in zip(made, output_mask, strict=True)]
+    found = [mul(part, along(scale)), factor, offset]
+    return [each if wanted else None for each, wanted in zip(found, output_mask, strict=True)]
 
 
 @aten("embedding_dense_backward")
@@ -196,7 +215,12 @@ def flash_attention(
     query: RelayExpr, key: RelayExpr, value: RelayExpr, dropout_p: float = 0.0,
     is_causal: bool = False, attn_mask: RelayExpr | None = None, scale: float | None = None,
 ) -> list[RelayExpr]:
-    """The result, and the logarithms of the sums that its gradient needs."""
+    """The result, and the logarithms of the sums that its gradient needs, which are wide."""
+    kind = dtype_of(query)
+    if kind in HALVES:
+        wide = (cast(each, "float32") for each in (query, key, value))
+        made, sums = flash_attention(*wide, dropout_p, is_causal, attn_mask, scale)
+        return [cast(made, kind), sums]
     weights, sums = _weights(query, key, dropout_p, is_causal, attn_mask, scale)
     return [_product(weights, value, False, False), sums]
 
@@ -244,6 +268,13 @@ def flash_attention_backward(
     logsumexp: RelayExpr, dropout_p: float, is_causal: bool,
     attn_mask: RelayExpr | None = None, scale: float | None = None,
 ) -> list[RelayExpr]:
+    kind = dtype_of(query)
+    if kind in HALVES:
+        wide = (cast(each, "float32") for each in (grad_out, query, key, value, out))
+        made = flash_attention_backward(
+            *wide, logsumexp, dropout_p, is_causal, attn_mask, scale
+        )
+        return [cast(each, kind) for each in made]
     factor = _factor(query, scale)
     scores = _scores(query, key, is_causal, attn_mask, factor)
     sums = call("expand_dims", logsumexp, 3)

@@ -5,6 +5,7 @@ registered under `complex::`, beside those of real ones; a program's complex inp
 results have both parts along a last axis, as torch.view_as_real gives them.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -146,7 +147,7 @@ def _numbers(x: Any, beside: Any) -> list[RelayExpr]:
     return [like(part, first) for part in (x.real, x.imag)]
 
 
-def _sums(operator: str) -> Callable[..., RelayExpr]:
+def sums_of(operator: str) -> Callable[..., RelayExpr]:
     def convert(x: Any, other: Any, alpha: Any = 1) -> RelayExpr:
         if alpha != 1:
             other = mul(other, alpha) if isinstance(other, RelayExpr) else other * alpha
@@ -157,21 +158,21 @@ def _sums(operator: str) -> Callable[..., RelayExpr]:
     return convert
 
 
-aten("complex::add")(_sums("add"))
-aten("complex::sub")(_sums("subtract"))
+aten("complex::add")(sums_of("add"))
+aten("complex::sub")(sums_of("subtract"))
 
 
 @aten("complex::rsub")
 def rsub(x: Any, other: Any, alpha: Any = 1) -> RelayExpr:
-    return _sums("subtract")(other, x if alpha == 1 else mul(x, alpha))
+    return sums_of("subtract")(other, x if alpha == 1 else mul(x, alpha))
 
 
 @aten("complex::mul", "complex::multiply")
 def mul(x: Any, other: Any) -> RelayExpr:
-    return _product(_numbers(x, other), _numbers(other, x), "multiply")
+    return product_of(_numbers(x, other), _numbers(other, x), "multiply")
 
 
-def _product(
+def product_of(
     x: Sequence[RelayExpr], other: Sequence[RelayExpr], times: str | Callable[..., Any]
 ) -> RelayExpr:
     def product(p: RelayExpr, q: RelayExpr) -> Any:
@@ -189,7 +190,7 @@ def div(x: Any, other: Any) -> RelayExpr:
         return pair(*(call("divide", each, divisor[0]) for each in _numbers(x, other)))
     scale = call("maximum", *(call("abs", each) for each in divisor))  # no square overflows
     c, d = (call("divide", each, scale) for each in divisor)
-    made = _product(_numbers(x, other), [c, call("negative", d)], "multiply")
+    made = product_of(_numbers(x, other), [c, call("negative", d)], "multiply")
     size = call("multiply", scale, call("add", call("multiply", c, c), call("multiply", d, d)))
     return pair(*(call("divide", each, size) for each in fields_of(made)))
 
@@ -267,14 +268,49 @@ def tanh(x: RelayExpr) -> RelayExpr:
 
 @aten("complex::pow")
 def power(x: Any, exponent: Any) -> RelayExpr:
-    """To one real number: its power of the size, turned as often as it says."""
-    if isinstance(x, RelayExpr) and isinstance(exponent, int | float):
+    """To one real number: its power of the size, turned as often as it says.
+
+    To others e to the logarithm times the exponent.
+    """
+    if isinstance(exponent, complex) and exponent.imag == 0:
+        exponent = exponent.real
+    if isinstance(exponent, int | float):
         if exponent == 2:
             return mul(x, x)
         size = size_of(x)
         grown = call("power", size, like(exponent, size))
         return polar(grown, call("multiply", angle(x), like(exponent, size)))
-    raise OpNotImplemented("powers of complex operands to other than one real number")
+    base, grade = (
+        pair(*_numbers(one, other)) for one, other in ((x, exponent), (exponent, x))
+    )
+    is_zero, real = eq(base, 0), fields_of(grade)[0]
+    zero, nan, inf = (like(each, real) for each in (0, math.nan, math.inf))
+    vanishes, grows = call("greater", real, zero), call("less", real, zero)
+    of_zero = call("where", vanishes, zero, call("where", grows, inf, nan))
+    made = fields_of(exp(mul(log(base), grade)))
+    return pair(call("where", is_zero, of_zero, made[0]),
+                call("where", is_zero, call("where", vanishes, zero, nan), made[1]))
+
+
+@aten("complex::tan")
+def tan(x: RelayExpr) -> RelayExpr:
+    return _turned(tanh(_turned(x, 1)), -1)
+
+
+@aten("complex::sigmoid")
+def sigmoid(x: RelayExpr) -> RelayExpr:
+    away = exp(pair(*(call("negative", part) for part in fields_of(x))))
+    return reciprocal(sums_of("add")(away, 1))
+
+
+@aten("complex::log2")
+def log2(x: RelayExpr) -> RelayExpr:
+    return div(log(x), math.log(2))
+
+
+@aten("complex::log10")
+def log10(x: RelayExpr) -> RelayExpr:
+    return div(log(x), math.log(10))
 
 
 @aten("complex::cosh")
@@ -347,23 +383,3 @@ def full_like(
     if dtype is not None and dtype not in PARTS:
         return call("cast", parts[0], dtype)
     return pair(*parts)
-
-
-# ---- products of matrices ----
-
-
-def _matrix_product(name: str) -> Callable[..., RelayExpr]:
-    names = ("x", "vec" if name == "mv" else "tensor" if name == "dot" else "other"
-             if name == "matmul" else "mat2")
-
-    def convert(**given: Any) -> RelayExpr:
-        plain = converter_of(f"aten.{name}")
-        assert plain is not None
-        first, second = (both_parts(given[each]) for each in names)
-        return _product(first, second, lambda p, q: plain(p, q))
-
-    return convert
-
-
-for _name in ("mm", "bmm", "mv", "dot", "matmul"):
-    aten(f"complex::{_name}")(_matrix_product(_name))

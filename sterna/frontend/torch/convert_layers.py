@@ -170,14 +170,16 @@ def batch_norm_with_state(
         return [*made, running_mean, running_var]
     axes = tuple(axis for axis in range(rank_of(input)) if axis != 1)
     count = math.prod(shape_of(input)[axis] for axis in axes)
-    spread = call("variance", input, axis=axes)
+    held = dtype_of(running_var)
+    data = cast(input, "float32") if dtype_of(input) in HALVES else input
+    middle, spread = (call(name, data, axis=axes) for name in ("mean", "variance"))
     wide = call("multiply", spread, like(count / max(count - 1, 1), spread))
 
     def moved(old: RelayExpr, new: RelayExpr) -> RelayExpr:
         kept = call("multiply", old, like(1 - momentum, old))
-        return call("add", kept, call("multiply", new, like(momentum, new)))
+        return call("add", kept, cast(call("multiply", new, like(momentum, new)), held))
 
-    return [*made, moved(running_mean, made[1]), moved(running_var, wide)]
+    return [*made, moved(running_mean, middle), moved(running_var, wide)]
 
 
 @aten("_batch_norm_with_update_functional")

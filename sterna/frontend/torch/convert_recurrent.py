@@ -6,6 +6,7 @@ import numpy as np
 
 from sterna.frontend.calls import call, constant, parts, rank_of
 from sterna.frontend.calls import reshape as reshaped
+from sterna.frontend.torch.convert_control import scan
 from sterna.frontend.torch.convert_matrix import linear
 from sterna.frontend.torch.convert_shape import (
     cat,
@@ -38,8 +39,7 @@ def _recurrent(
         )
     sides = 2 if bidirectional else 1
     per_cell = len(params) // (layers * sides)
-    if per_cell != (4 if has_biases else 2):
-        raise OpNotImplemented("projections of the hidden state")
+    is_projected = per_cell > (4 if has_biases else 2)
     alone = rank_of(data) == 2
     if alone:
         data, states = unsqueeze(data, 1), [unsqueeze(state, 1) for state in states]
@@ -52,7 +52,10 @@ def _recurrent(
             for side in range(sides)
         ]
         first = [slice_(state, 0, layer * sides, (layer + 1) * sides) for state in states]
-        data, *last = _layer(kind, data, first, cells, **attrs)
+        data, *last = (
+            _projected_layer(data, first, cells) if is_projected
+            else _layer(kind, data, first, cells, **attrs)
+        )
         for found, each in zip(ends, last, strict=True):
             found.append(each)
     whole = [cat(found, 0) for found in ends]
@@ -91,6 +94,34 @@ def _layer(
     length, batch = dims_of(data)[:2]
     sequence = call("transpose", sequence, (0, 2, 1, 3))
     return [reshaped(sequence, (length, batch, len(cells) * units)), *last]
+
+
+def _projected_layer(
+    data: RelayExpr, states: Sequence[RelayExpr], cells: Sequence[Sequence[RelayExpr]]
+) -> list[RelayExpr]:
+    """A layer of LSTM whose state is made smaller behind each step: a scan of cells."""
+    sequences: list[RelayExpr] = []
+    ends: list[list[RelayExpr]] = [[], []]
+    for side, cell in enumerate(cells):
+        own, other, *biases, smaller = cell
+        rows = linear(data, own, call("add", *biases) if biases else None)
+        first = [reshaped(slice_(each, 0, side, side + 1), shape_of(each)[1:]) for each in states]
+
+        def step(
+            state: RelayExpr, memory: RelayExpr, row: RelayExpr, other: RelayExpr,
+            smaller: RelayExpr,
+        ) -> list[RelayExpr]:
+            gates = call("add", row, linear(state, other))
+            found, memory = _lstm_step(split(gates, extent_of(gates, 1) // 4, 1), memory)
+            state = linear(found, smaller)
+            return [state, memory, state]
+
+        rows = call("flip", rows, axis=[0]) if side else rows
+        *last, sequence = scan(step, first, [rows], [other, smaller])
+        sequences.append(call("flip", sequence, axis=[0]) if side else sequence)
+        for found, each in zip(ends, last, strict=True):
+            found.append(unsqueeze(each, 0))
+    return [cat(sequences, 2), *(cat(found, 0) for found in ends)]
 
 
 def _ordered(rows: RelayExpr, kind: str, units: int) -> RelayExpr:
@@ -174,7 +205,12 @@ def lstm_cell(
 ) -> list[RelayExpr]:
     state, cell = hx
     own, other = _gates(input, state, (w_ih, w_hh, b_ih, b_hh), 4)
-    into, forget, new, out = (call("add", a, b) for a, b in zip(own, other, strict=True))
+    return _lstm_step([call("add", a, b) for a, b in zip(own, other, strict=True)], cell)
+
+
+def _lstm_step(gates: Sequence[RelayExpr], cell: RelayExpr) -> list[RelayExpr]:
+    """The state and the cell behind a step."""
+    into, forget, new, out = gates
     kept = call("multiply", call("sigmoid", forget), cell)
     cell = call("add", kept, call("multiply", call("sigmoid", into), call("tanh", new)))
     return [call("multiply", call("sigmoid", out), call("tanh", cell)), cell]

@@ -177,7 +177,7 @@ class ProgramImporter(GraphImporter):
     def _converter_for(self, target: str, given: Mapping[str, Any]) -> Callable[..., Any]:
         """The converter of an operator, or that of its complex operands."""
         is_plain = not any(
-            is_complex(part) for value in given.values()
+            is_complex(part) or isinstance(part, complex) for value in given.values()
             for part in (value if isinstance(value, list) else [value])
         )
         name = target if is_plain else f"complex.{target.partition('.')[2]}"

@@ -38,7 +38,8 @@ class Unreadable:
     what: str
 
 
-# The arguments of operators that take functions; one with a star takes all that follow.
+# The arguments of operators that take functions; one with a star takes all that follow, and those
+# without a name are read by nobody.
 HIGHER_ORDER = {
     "ops.higher_order.cond": ["pred", "true_fn", "false_fn", "operands"],
     "ops.higher_order.while_loop": ["cond_fn", "body_fn", "carried", "additional"],
@@ -47,18 +48,25 @@ HIGHER_ORDER = {
     "ops.higher_order.map_impl": ["f", "xs", "additional"],
     "ops.higher_order.invoke_quant_packed": ["f", "*operands"],
     "ops.higher_order.with_effects": ["token", "op", "*operands"],
+    "ops.higher_order.flat_apply": ["", "", "name", "*operands"],
+    "ops.higher_order.flex_attention": [
+        "query", "key", "value", "score_mod", "block_mask", "scale", "", "score_buffers",
+        "mask_buffers",
+    ],
 }
 
 
 def named_arguments(target: str, given: Sequence[T]) -> "dict[str, T | list[T]]":
     """Arguments of an operator that takes functions, or of Python's own, by their names."""
     names = HIGHER_ORDER.get(target, ["a", "b", "c"])
-    if not names[-1].startswith("*"):
-        return dict(zip(names, given, strict=False))
-    plain = names[:-1]
-    return {
-        **dict(zip(plain, given, strict=False)), names[-1][1:]: list(given[len(plain) :]),
+    takes_rest = names[-1].startswith("*")
+    plain = names[:-1] if takes_rest else names
+    found: dict[str, T | list[T]] = {
+        name: each for name, each in zip(plain, given, strict=False) if name
     }
+    if takes_rest:
+        found[names[-1][1:]] = list(given[len(plain) :])
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +79,8 @@ class Body:
 
 
 Argument: TypeAlias = (
-    "Ref | NumberRef | Unreadable | Body | int | float | bool | str | list[Argument] | None"
+    "Ref | NumberRef | Unreadable | Body | int | float | complex | bool | str | list[Argument]"
+    " | None"
 )
 
 

@@ -268,7 +268,7 @@ def argument_of(value: Any) -> Argument:
     """An argument of an FX node in the record's terms."""
     if isinstance(value, list | tuple):
         return [argument_of(part) for part in value]
-    if value is None or isinstance(value, bool | int | float | str):
+    if value is None or isinstance(value, bool | int | float | complex | str):
         return value
     if hasattr(value, "meta") and hasattr(value, "op"):
         if value.op == "get_attr" and hasattr(value.meta.get("val"), "dtype"):

@@ -278,6 +278,11 @@ def _float(value: Any) -> float:
     raise ValueError(f"{value!r} is no number")
 
 
+def _complex(value: Any) -> complex:
+    real, imaginary = (_float(field(value, part, object)) for part in ("real", "imag"))
+    return complex(real, imaginary)
+
+
 def _same(value: Any) -> Argument:
     if isinstance(value, bool | int | str):
         return value
@@ -316,7 +321,8 @@ def _scalar_type(value: Any) -> Argument:
 _READERS: dict[str, Callable[[Any], Argument]] = {
     "as_none": lambda value: None, "as_tensor": _ref, "as_tensors": _list_of(_ref),
     "as_int": _same, "as_ints": _list_of(_same), "as_float": _float,
-    "as_floats": _list_of(_float), "as_string": _same, "as_strings": _list_of(_same),
+    "as_complex": _complex, "as_floats": _list_of(_float),
+    "as_string": _same, "as_strings": _list_of(_same),
     "as_sym_int": _symbol, "as_sym_ints": _list_of(_symbol), "as_sym_float": _symbol,
     "as_sym_floats": _list_of(_symbol), "as_sym_bool": _symbol,
     "as_sym_bools": _list_of(_symbol), "as_bool": _same, "as_bools": _list_of(_same),
