@@ -19,7 +19,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch._dynamo.backends.common import aot_autograd
-from torch._dynamo.convert_frame import compile_lock
 from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch.aot_autograd import make_boxed_func
 from torch.fx.experimental.symbolic_shapes import (
@@ -57,11 +56,12 @@ from sterna.contrib.torch_devices import (
     target_at,
     tensor_of,
 )
+from sterna.contrib.torch_numbers import for_numbers, numbers_of_modules
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
 from sterna.contrib.torch_record import NotRecorded, by_torch, record, with_autocast
+from sterna.contrib.torch_shapes import Compiled
 from sterna.contrib.torch_transforms import ended_transforms, has_transforms
-from sterna.contrib.torch_weights import Weights
 from sterna.frontend.format import ImportOptions
 from sterna.frontend.torch.load_model import import_program
 from sterna.frontend.torch.program import Program, ProgramOutput, Ref, Weight
@@ -76,8 +76,6 @@ from sterna.support.errors import OpNotImplemented
 Tensors = Sequence[Any]
 Graph = Callable[..., Any]
 
-# How many shapes are kept of a graph with open extents that no program serves.
-MOST_SHAPES = 32
 # Results that PyTorch makes anew out of what they share memory with.
 VIEWS = (
     OutputType.alias_of_input, OutputType.alias_of_intermediate_save_as_output,
@@ -115,11 +113,16 @@ def sterna(
     homes = {each.device.type for each in example_inputs if isinstance(each, torch.Tensor)}
     if not homes <= DEVICES:
         others = ", ".join(sorted(homes - DEVICES))
-        _expect_fallback(f"its tensors are on the device {others}", chosen)
-        return gm.forward  # type: ignore[no-any-return]
+        return _eager(gm, f"its tensors are on the device {others}", chosen)
     asks_gradients = torch.is_grad_enabled() and any(
         isinstance(each, torch.Tensor) and each.requires_grad for each in example_inputs
     )
+    numbers = numbers_of_modules(gm)
+    if numbers:
+        refused = "a number of a module has changed since its gradients were compiled"
+        other = partial(_eager, gm, refused, chosen) if asks_gradients else None
+        compile_graph = partial(sterna, options=options)
+        return for_numbers(gm, numbers, example_inputs, compile_graph, other)
     if asks_gradients:
         forward = partial(_compile_forward, options=chosen)
         with attention_by_products(example_inputs):
@@ -129,73 +132,6 @@ def sterna(
             )(gm, example_inputs)
         return made
     return _inference(gm, example_inputs, chosen)
-
-
-# ---- one graph for many shapes ----
-
-
-class _Compiled:
-    """A graph that is compiled when it is first called, and when a weight was changed.
-
-    Where extents are open, one program over symbols serves all; if there cannot be one, the graph
-    is compiled for every shape that it meets. Where none is open, torch's guards have seen to the
-    shapes before a call arrives here.
-    """
-
-    def __init__(
-        self, compile_for: Callable[[Tensors], Graph], static: Sequence[int], examples: Tensors,
-        compile_open: Callable[[Tensors], Graph | None],
-    ) -> None:
-        self.compile_for, self.weights = compile_for, Weights(static)
-        self.compile_open = compile_open
-        self.is_open = any(map(_is_open, examples))
-        self.by_shape = False
-        """Whether extents are open and no program serves them all."""
-        self.compiled: dict[tuple[Any, ...], Graph] = {}
-
-    def __call__(self, *inputs: Any) -> Any:
-        return self.find(inputs)(*inputs)
-
-    def find(self, inputs: Tensors) -> Graph:
-        """The code for inputs of these shapes; any number of threads may ask.
-
-        What records a graph changes what all threads of PyTorch share: one at a time, as Dynamo.
-        """
-        found = self.compiled.get(self._key(inputs))
-        if found is not None:
-            return found
-        with compile_lock:
-            key = self._key(inputs)
-            if key not in self.compiled:
-                made = self._made(inputs)
-                key = self._key(inputs)
-                if len(self.compiled) >= MOST_SHAPES:
-                    self.compiled.pop(next(iter(self.compiled)))
-                self.compiled[key] = made
-            return self.compiled[key]
-
-    def _key(self, inputs: Tensors) -> tuple[Any, ...]:
-        shapes = tuple(map(_shape_key, inputs)) if self.by_shape else ()
-        return (*shapes, *self.weights.state(inputs))
-
-    def _made(self, inputs: Tensors) -> Graph:
-        if self.is_open and not self.by_shape:
-            made = self.compile_open(inputs)
-            if made is not None:
-                return made
-            self.by_shape = True
-        return self.compile_for(inputs)
-
-
-def _is_open(value: Any) -> bool:
-    """Whether an example has extents that each call decides."""
-    if isinstance(value, torch.Tensor):
-        return any(isinstance(extent, torch.SymInt) for extent in value.shape)
-    return isinstance(value, torch.SymInt | torch.SymFloat | torch.SymBool)
-
-
-def _shape_key(value: Any) -> Any:
-    return (tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else value
 
 
 # ---- inference: the whole graph, weights as constants ----
@@ -240,7 +176,7 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
         program = _open_program(read_recorded(exported), inputs, static, options)
         return None if program is None else with_open_aliases(alone(program), gm, inputs)
 
-    made = _Compiled(compile_for, static, example_inputs, compile_open)
+    made = Compiled(compile_for, static, example_inputs, compile_open)
     if not made.is_open:
         made.find(example_inputs)
     return made
@@ -265,8 +201,7 @@ def _traced_by_autograd(gm: Any, inputs: Tensors, options: Options) -> Graph:
                 decompositions=_training_decompositions(),
             )(gm, list(inputs))
     except Exception as error:
-        _expect_fallback(f"it cannot be traced: {str(error).partition(chr(10))[0]}", options)
-        return gm.forward  # type: ignore[no-any-return]
+        return _eager(gm, f"it cannot be traced: {str(error).partition(chr(10))[0]}", options)
     return made
 
 
@@ -456,6 +391,11 @@ def _orders(gm: Any) -> Aliases:
     return [laid_out(place, value) for place, value in enumerate(values)]
 
 
+def _eager(gm: Any, refused: str, options: Options) -> Graph:
+    _expect_fallback(refused, options)
+    return gm.forward  # type: ignore[no-any-return]
+
+
 def _as_pytorch_runs_it(gm: Any, refused: str, options: Options) -> Graph:
     _expect_fallback(refused, options)
     return make_boxed_func(gm.forward)  # type: ignore[no-any-return]
@@ -502,7 +442,7 @@ def _compile_functional(
     if any(map(free_unbacked_symbols, example_inputs)):
         refused = "an extent of what the forward graph keeps is data of it"
         return _as_pytorch_runs_it(gm, refused, options)
-    made = _Compiled(compile_for, (), example_inputs, compile_open)
+    made = Compiled(compile_for, (), example_inputs, compile_open)
     if not made.is_open:
         made.find(example_inputs)
     return make_boxed_func(made)  # type: ignore[no-any-return]

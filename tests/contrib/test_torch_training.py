@@ -178,3 +178,28 @@ def test_narrow_numbers_beside_wide_weights_are_trained() -> None:
         assert (have.grad - want.grad).abs().max() <= 0.05 * want.grad.abs().max() + 0.05
     for have, want in zip(net.buffers(), eager.buffers(), strict=True):
         torch.testing.assert_close(have, want, rtol=0.01, atol=0.01)
+
+
+def test_numbers_of_modules_in_open_graphs() -> None:
+    """Dynamo makes inputs of them, which may change; no part may be left to PyTorch."""
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.norm, self.bent = nn.GroupNorm(2, 4, eps=0.1), nn.LeakyReLU(0.2)
+            self.factor = 2.5
+
+        def forward(self, x: Any) -> Any:
+            return self.bent(self.norm(x)) * self.factor
+
+    net = Network()
+    options = {"opt_level": 1, "fallback": False}
+    fast = torch.compile(net, backend=backend, options=options, dynamic=True)
+    with torch.no_grad():
+        for factor, shape in ((2.5, (2, 4, 5)), (2.5, (3, 4, 7)), (-1.5, (3, 4, 7))):
+            net.factor = factor
+            x = torch.randn(shape)
+            torch.testing.assert_close(fast(x), net(x))
+    x = torch.randn(2, 4, 6)
+    found = torch.autograd.grad(fast(x).square().sum(), list(net.parameters()))
+    wanted = torch.autograd.grad(net(x).square().sum(), list(net.parameters()))
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)

@@ -87,13 +87,13 @@ def batch_norm_backward(
     """
     kind = dtype_of(input)
     if kind in HALVES:
-        wide = [
+        gamma, *wide = [
             None if each is None else cast(each, "float32")
             for each in (weight, running_mean, running_var, save_mean, save_var, save_invstd)
         ]
         made = batch_norm_backward(
-            cast(grad_out, "float32"), cast(input, "float32"), *wide[:3], eps, output_mask,
-            *wide[3:], update, train,
+            cast(grad_out, "float32"), cast(input, "float32"), gamma, wide[0], wide[1], eps,
+            output_mask, wide[2], wide[3], wide[4], update, train,
         )
         own = kind if weight is None else dtype_of(weight)
         return [
@@ -218,8 +218,10 @@ def flash_attention(
     """The result, and the logarithms of the sums that its gradient needs, which are wide."""
     kind = dtype_of(query)
     if kind in HALVES:
-        wide = (cast(each, "float32") for each in (query, key, value))
-        made, sums = flash_attention(*wide, dropout_p, is_causal, attn_mask, scale)
+        query, key, value = (cast(each, "float32") for each in (query, key, value))
+        made, sums = flash_attention(
+            query, key, value, dropout_p, is_causal, attn_mask, scale
+        )
         return [cast(made, kind), sums]
     weights, sums = _weights(query, key, dropout_p, is_causal, attn_mask, scale)
     return [_product(weights, value, False, False), sums]
@@ -270,9 +272,11 @@ def flash_attention_backward(
 ) -> list[RelayExpr]:
     kind = dtype_of(query)
     if kind in HALVES:
-        wide = (cast(each, "float32") for each in (grad_out, query, key, value, out))
+        grad_out, query, key, value, out = (
+            cast(each, "float32") for each in (grad_out, query, key, value, out)
+        )
         made = flash_attention_backward(
-            *wide, logsumexp, dropout_p, is_causal, attn_mask, scale
+            grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale
         )
         return [cast(each, kind) for each in made]
     factor = _factor(query, scale)
