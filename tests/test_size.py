@@ -22,6 +22,7 @@ BUDGET = {
     "driver": 3320,
     "exec": 200,
     "frontend": 24950,
+    "ir": 3800,
     "isa": 1180,
     "lowering": 3880,
     "meta_schedule": 1690,
