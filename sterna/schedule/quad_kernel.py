@@ -93,11 +93,11 @@ class QuadKernel(StatementKernel):
         inside = min(made.image[1], self.columns - before)
         extents = (*made.image, made.inputs, self.height, before, inside,
                    self.columns - before - inside, made.border, count)
-        step, more = PLANE, ()
+        step, more = PLANE, list[Expr]()
         if made.multiplier == 1:
             first = first + quad * QUAD
         else:
-            step, more = PLANE_REPEATED, (quad * QUAD, build.const(made.multiplier))
+            step, more = PLANE_REPEATED, [quad * QUAD, build.const(made.multiplier)]
         self.ib.emit(call_extern(
             "int32", step.name, address_of(plane[0]), address_of(self.data[first]),
             band * (self.band * made.strides[0]) - made.before[0], *map(build.const, extents),

@@ -293,10 +293,10 @@ def test_functions_of_a_module_call_each_other(executor: str) -> None:
     x = relay.var("x", shape=(3,))
     twice, both = relay.GlobalVar("twice"), relay.GlobalVar("both")
     module = tvm.IRModule({
-        twice: relay.Function([x], x + x),
-        both: relay.Function([y := relay.var("y", shape=(3,))], twice(twice(y)) * y),
+        twice: relay.Function((x,), x + x),
+        both: relay.Function((y := relay.var("y", shape=(3,)),), twice(twice(y)) * y),
     })
-    module["main"] = relay.Function([z := relay.var("z", shape=(3,))], both(z) + twice(z))
+    module["main"] = relay.Function((z := relay.var("z", shape=(3,)),), both(z) + twice(z))
     built = relay.build(module, "llvm", executor=relay.backend.Executor(executor))
     make = (tvm.runtime.executor.AotModule if executor == "aot"
             else tvm.contrib.graph_executor.GraphModule)
@@ -304,6 +304,6 @@ def test_functions_of_a_module_call_each_other(executor: str) -> None:
     network.set_input("z", np.array([1, 2, 3], "float32"))
     network.run()
     np.testing.assert_array_equal(network.get_output(0).numpy(), [6, 20, 42])
-    module["twice"] = relay.Function([x], both(x))
+    module["twice"] = relay.Function((x,), both(x))
     with pytest.raises(ValueError, match=r"calls itself; the virtual machine runs such functions"):
         relay.build(module, "llvm", executor=relay.backend.Executor(executor))

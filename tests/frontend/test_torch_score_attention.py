@@ -76,14 +76,16 @@ def test_scores() -> None:
     made = torch.compile(
         Attention(), backend="sterna", fullgraph=True, options={"fallback": False, "opt_level": 1}
     )(*given)
-    wanted = attended(*given[:3], score_of(*tables), lambda *places: torch.tensor(True))
+    query, key, value = given[:3]
+    wanted = attended(query, key, value, score_of(*tables), lambda *places: torch.tensor(True))
     expect_close(made, wanted)
 
 
 def test_a_mask_that_leaves_nothing_of_some_rows() -> None:
     given = operands(16, heads=4)
     exported = torch.export.export(Masked(), tuple(given))
-    wanted = attended(*given, lambda s, b, h, i, j: s, seen)
+    query, key, value = given
+    wanted = attended(query, key, value, lambda s, b, h, i, j: s, seen)
     expect_close(results(imported(exported), *given), wanted)
 
 

@@ -161,7 +161,7 @@ def test_classic_options_make_a_program_that_a_session_drives(tmp_path: Path) ->
     require_program("cc")
     x = relay.var("x", shape=(1, 4))
     built = relay.build(
-        tvm.IRModule.from_expr(relay.Function([x], relay.nn.relu(x))),
+        tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(x))),
         target=tvm.target.target.micro("host"), executor=relay.backend.Executor("aot"),
         runtime=relay.backend.Runtime("crt", {"system-lib": True}),
     )

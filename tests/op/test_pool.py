@@ -35,7 +35,7 @@ def test_sources_keep_windows_of_bytes_in_registers(kind: str, channels: int, cp
     made = getattr(relay.nn, f"{kind}_pool2d")(
         relay.var("x", shape=x.shape, dtype="int8"), pool_size=(3, 2), strides=(2, 1),
         padding=(1, 0, 1, 1), layout="NHWC", **attrs)
-    mod = tvm.IRModule.from_expr(relay.Function(relay.analysis.free_vars(made), made))
+    mod = tvm.IRModule.from_expr(relay.Function(tuple(relay.analysis.free_vars(made)), made))
     program = build(mod, f"c -mcpu={cpu}")
     assert program.memory_report().workspace_bytes < 64 * 4
     found = run_built(relay.build(mod, target=f"c -mcpu={cpu}"), x=x)

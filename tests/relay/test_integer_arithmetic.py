@@ -106,7 +106,7 @@ def test_the_nearest_pixels_are_those_of_integers() -> None:
         made = rewritten(wanted)
         assert ("qnn" not in str(made)) == is_moved
         given_numbers = np.arange(30, dtype="uint8").reshape(1, 2, 3, 5)
-        func = relay.Function([x], wanted)
+        func = relay.Function((x,), wanted)
         found, want = (np.asarray(interpret(each, given_numbers)) for each in (made, func))
         assert np.array_equal(found, want)
 

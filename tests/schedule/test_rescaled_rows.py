@@ -77,7 +77,8 @@ def test_instructions_are_exact(toolchain: str, tmp_path: Path) -> None:
     else:
         require_module("ziglang")
     made = [layer(**given, name=f"x{place}") for place, given in enumerate(LAYERS)]
-    np.savez(tmp_path / "inputs.npz", **{f"x{place}": x for place, (_, x, _) in enumerate(made)})
+    inputs: dict[str, Any] = {f"x{place}": x for place, (_, x, _) in enumerate(made)}
+    np.savez(tmp_path / "inputs.npz", **inputs)
     outputs = relay.Tuple(tuple(one for one, _, _ in made))
     program = build(tvm.IRModule.from_expr(outputs), "c -mcpu=cortex-m4")
     assert "sterna_rescaled_rows_3_panel" in program.lib.get_source()
