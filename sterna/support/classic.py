@@ -177,6 +177,7 @@ INSTEAD = {
     "sterna.tir.BlockRealize": _BLOCKS,
     "sterna.tir.Schedule": _BLOCKS,
     "sterna.tir.ScheduleError": _BLOCKS,
+    "sterna.tir.While": "for_range over the most rounds there may be, with an if_scope inside",
     "sterna.tir.schedule": _BLOCKS,
     "sterna.tir.tensor_intrin": "tvm.te.decl_tensor_intrin declares intrinsics for tensorize",
 }

@@ -36,7 +36,7 @@ __all__ = [
     "CommonSubexprElimTIR", "FlattenBuffer", "HoistIfThenElse", "InjectDoubleBuffer",
     "InjectPrefetch", "InlineCalls", "InlineLets", "InstrumentBoundCheckers", "LoadAhead",
     "LoopPartition", "LowerIntrin", "NarrowDataType", "PackElements", "PrimFuncPass", "RemoveNoOp",
-    "Simplify", "SkipAssert", "StorageFlatten", "StorageRewrite", "UnrollLoop", "UnswitchBorder",
+    "Simplify", "SkipAssert", "StorageRewrite", "UnrollLoop", "UnswitchBorder",
     "VectorizeLoop", "prim_func_pass",
 ]
 
