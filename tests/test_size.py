@@ -17,7 +17,7 @@ BUDGET = {
     "auto_scheduler": 3140,
     "autotvm": 2090,
     "cli": 2970,
-    "codegen": 14330,
+    "codegen": 14500,
     "contrib": 2900,
     "driver": 3320,
     "exec": 200,
