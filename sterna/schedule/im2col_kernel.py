@@ -15,12 +15,15 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 from sterna.ir import build
-from sterna.ir.expr import Broadcast, Expr
+from sterna.ir.expr import Broadcast, Call, Expr
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.implementation import Plan
 from sterna.schedule.statement_kernel import StatementKernel
+from sterna.support.dtype import DataType
 from sterna.tir.ir_builder import BufferVar
+from sterna.tir.passes.inject_prefetch import LINE_BYTES
 
+INT32 = DataType("int32")
 # Steps of the sum that are written out.
 STEPS = 4
 # How pixels come into panels: tile by tile, as rows of all pixels, or as tiles cut from such a row.
@@ -118,6 +121,8 @@ class Im2colKernel(StatementKernel):
         self.dtype = str(made.data)
         self.is_line = self.made.result[0] == 1
         self.extent = self.made.result[1] if self.is_line else self.made.result[0]
+        # planes lie pages apart, of which each tile reads a line or two: nothing else foresees them
+        self.fetches = self.copied == IN_PLACE and self.blocks == 1
 
     def describe(self) -> str:
         what = "pixels" if self.is_line else "lines"
@@ -456,7 +461,11 @@ class Im2colKernel(StatementKernel):
         if panel.seen is None:
             made = self.made
             channel = panel.image * made.inputs + panel.group * made.depth + step
-            found: Expr = self.data.vload(channel * made.image[1] + panel.first + first, width)
+            place = channel * made.image[1] + panel.first + first
+            found: Expr = self.data.vload(place, width)
+            if self.fetches:
+                for line in range(0, width, LINE_BYTES // 4):
+                    self.ib.emit(Call(INT32, "prefetch", (self.data[place + (width + line)],)))
             return found
         place = (step, first) if self.copied == ROWS else (first // self.columns, step, 0)
         held: Expr = panel.seen.vload(place, width)

@@ -144,6 +144,17 @@ def test_numbers_of_pixels_that_are_read_in_place(shape: tuple[int, ...], output
     check_numbers(relay.Function((x,), made), {"copied": "in_place"})
 
 
+@pytest.mark.parametrize(("outputs", "fetches"), [(8, True), (96, False)])
+def test_pixels_that_are_read_in_place_once_are_fetched_ahead(outputs: int, fetches: bool) -> None:
+    x = relay.var("x", shape=(1, 64, 32, 32))
+    func = relay.Function([x], conv(x, outputs))
+    answers = {"layouts": "NCHW -> NCHW", "implementation": "im2col", "copied": "in_place"}
+    target = f"{X86_64} -mcpu=skylake-avx512"
+    with tvm.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):
+        code = relay.build(tvm.IRModule.from_expr(func), target=target).get_lib().get_source("asm")
+    assert ("prefetch" in code) == fetches
+
+
 def check_numbers(func: relay.Function, more: dict[str, str]) -> None:
     """As im2col, with some more answers, against the interpreter."""
     image = func.params[0].checked_type.concrete_shape  # type: ignore[attr-defined]
