@@ -155,7 +155,7 @@ def test_threads_that_bring_new_shapes_at_once() -> None:
 
 def test_narrow_numbers_beside_wide_weights_are_trained() -> None:
     """Autocast has batch norm and attention in 16 bits, and keeps their weights in 32."""
-    class Network(nn.Module):
+    class Network(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.conv, self.norm = nn.Conv1d(3, 8, 3, bias=False), nn.BatchNorm1d(8)
@@ -182,7 +182,7 @@ def test_narrow_numbers_beside_wide_weights_are_trained() -> None:
 
 def test_numbers_of_modules_in_open_graphs() -> None:
     """Dynamo makes inputs of them, which may change; no part may be left to PyTorch."""
-    class Network(nn.Module):
+    class Network(nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
             super().__init__()
             self.norm, self.bent = nn.GroupNorm(2, 4, eps=0.1), nn.LeakyReLU(0.2)
@@ -203,3 +203,18 @@ def test_numbers_of_modules_in_open_graphs() -> None:
     found = torch.autograd.grad(fast(x).square().sum(), list(net.parameters()))
     wanted = torch.autograd.grad(net(x).square().sum(), list(net.parameters()))
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_numbers_that_only_calls_know() -> None:
+    """They count as Python's numbers do beside tensors of any type."""
+    def many(x: Any, number: float) -> Any:
+        return (
+            torch.softmax(x / number, 1), x.int() * number, number - x.sum(), x.double() / number,
+            (x * 2 - number).bfloat16() + 1, x.gt(0) * number,
+        )
+
+    options = {"opt_level": 1, "fallback": False}
+    fast = torch.compile(many, backend=backend, options=options, dynamic=True)
+    for number, rows in ((0.3, 2), (0.7, 3), (-1.9, 5)):
+        x = torch.randn(rows, 4)
+        torch.testing.assert_close(fast(x, number), many(x, number))

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from sterna.frontend import torch as package
-from sterna.frontend.calls import Room, constant
+from sterna.frontend.calls import Room, cast, constant, dtype_of
 from sterna.frontend.format import Graph
 from sterna.frontend.graph_importer import UNMADE, GraphImporter, NodeFacts
 from sterna.frontend.inputs import Inputs
@@ -32,6 +32,7 @@ from sterna.frontend.torch.program import (
     live_steps,
     refs_of,
 )
+from sterna.frontend.torch.promotion import DEFAULT_FLOAT, category
 from sterna.frontend.torch.source_lines import called
 from sterna.frontend.torch.table import call_converter, converter_of
 from sterna.ir.expr import Expr
@@ -54,6 +55,11 @@ CustomConverters = Mapping[str, Callable[..., Any]]
 # Arguments that say extents of results, or places where parts of tensors begin and end.
 SIZES = frozenset({"size", "start", "end", "length", "split_sizes", "output_size"})
 
+
+# Operators of a tensor and a number `other`.
+ARITHMETIC = frozenset({
+    "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor", "aten.rsub.Scalar",
+})
 
 # Conditions of loops are written out twice, and short scans step by step: graphs in graphs grow.
 MOST_BODIES = 1 << 14
@@ -163,6 +169,9 @@ class ProgramImporter(GraphImporter):
                 name: self._value(each, name in SIZES, takes_open)
                 for name, each in step.arguments.items()
             }
+            is_number = isinstance(step.arguments.get("other"), NumberRef)
+            if is_number and isinstance(given["other"], RelayExpr):
+                given["other"] = _number_beside(given["other"], given["self"])
             made = call_converter(self._converter_for(step.target, given), given)
             if isinstance(made, Expr):
                 self.extents[step.outputs[0]] = simplified_dim(made)
@@ -289,9 +298,19 @@ def _tensors(made: Any) -> Result:
 
 
 def _takes_open_numbers(target: str) -> bool:
-    """Whether an operator takes numbers that data decides: those on numbers, and selections."""
+    """Whether an operator takes numbers that data decides: arithmetic and selections."""
     own = ("operator.", "aten.select.", "aten.select_copy.")
-    return is_check(target) or target.startswith(own) or "." not in target
+    return (
+        target in ARITHMETIC or is_check(target) or target.startswith(own) or "." not in target
+    )
+
+
+def _number_beside(number: RelayExpr, x: RelayExpr) -> RelayExpr:
+    """A number that data decides, of the type that it has beside a tensor."""
+    own, wanted = dtype_of(number), dtype_of(x)
+    if category(own) > category(wanted):
+        wanted = DEFAULT_FLOAT if own.startswith("float") else own
+    return cast(number, wanted)
 
 
 def is_computed_size(expr: RelayExpr) -> bool:
