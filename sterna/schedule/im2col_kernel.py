@@ -461,11 +461,11 @@ class Im2colKernel(StatementKernel):
         if panel.seen is None:
             made = self.made
             channel = panel.image * made.inputs + panel.group * made.depth + step
-            place = channel * made.image[1] + panel.first + first
-            found: Expr = self.data.vload(place, width)
+            pixel = channel * made.image[1] + panel.first + first
+            found: Expr = self.data.vload(pixel, width)
             if self.fetches:
                 for line in range(0, width, LINE_BYTES // 4):
-                    self.ib.emit(Call(INT32, "prefetch", (self.data[place + (width + line)],)))
+                    self.ib.emit(Call(INT32, "prefetch", (self.data[pixel + (width + line)],)))
             return found
         place = (step, first) if self.copied == ROWS else (first // self.columns, step, 0)
         held: Expr = panel.seen.vload(place, width)
