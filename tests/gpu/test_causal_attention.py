@@ -47,3 +47,17 @@ def test_masks(kind: str) -> None:
     with PassContext(3):
         made, _ = optimize(attention(kind, 24), target, {})
     assert ("causal=True" in str(made["main"])) is (kind != "shifted")
+
+
+@pytest.mark.parametrize("name", ["cuda -arch=sm_90a", "llvm"])
+@pytest.mark.parametrize("hidden", [-np.inf, -1.0, None])
+def test_masks_of_attention(name: str, hidden: float | None) -> None:
+    """A constant mask that hides all later keys is read by nobody; others stay."""
+    q, k, v = (relay.var(each, shape=(1, 24, 2, 16)) for each in "qkv")
+    lower = np.tri(24, dtype=bool)
+    mask = lower if hidden is None else np.where(lower, 0, hidden).astype("float32")
+    body = relay.nn.masked_attention(q, k, v, relay.const(mask))
+    with PassContext(3):
+        made, _ = optimize(
+            sterna.IRModule.from_expr(relay.Function((q, k, v), body)), Target(name), {})
+    assert ("nn.masked_attention" in str(made["main"])) is (hidden == -1.0)

@@ -241,3 +241,18 @@ def test_tanh_of_softplus_needs_no_logarithm(dtype: str, tolerance: float) -> No
     np.testing.assert_allclose(model(points), wanted, rtol=tolerance, atol=1e-7)
     (kernel,) = model.report().kernels
     assert "log1p" not in kernel.operators and "tanh" not in kernel.operators
+
+
+@pytest.mark.parametrize("condition, wanted", [(True, "x"), (False, "y"), (None, "where")])
+def test_known_conditions_pick_an_operand(condition: bool | None, wanted: str) -> None:
+    """Unless that has yet to be repeated along an axis."""
+    x, y = relay.var("x", shape=(2, 3)), relay.var("y", shape=(2, 3))
+    test = np.full((2, 1), bool(condition))
+    test[0] = condition is not False
+    for other in (y, relay.var("y", shape=())):
+        body = relay.where(relay.const(test), x, other)
+        made = relay.transform.Legalize()(relay.transform.InferType()(
+            sterna.IRModule.from_expr(relay.Function((x, other), body))))["main"].body
+        is_repeated = condition is False and not other.type_annotation.shape
+        picked = getattr(made, "name_hint", None)
+        assert (picked or "where") == ("where" if is_repeated else wanted)

@@ -2,15 +2,13 @@
 
 import math
 
-import numpy as np
-
 from sterna.frontend.calls import call, constant, dtype_of, like, rank_of
 from sterna.frontend.calls import reshape as reshaped
 from sterna.frontend.torch.convert_activations import gelu
 from sterna.frontend.torch.convert_layers import layer_norm
 from sterna.frontend.torch.convert_matrix import linear
-from sterna.frontend.torch.convert_shape import broadcast_dims, expand, extent_of, unsqueeze
-from sterna.frontend.torch.extents import Extent, counted, dims_of, total
+from sterna.frontend.torch.convert_shape import broadcast_dims, expand, extent_of
+from sterna.frontend.torch.extents import Extent, dims_of, total
 from sterna.frontend.torch.table import aten
 from sterna.relay.expr import RelayExpr
 from sterna.support.errors import OpNotImplemented
@@ -31,7 +29,7 @@ def attention(
             "attention that drops weights at random; call eval() of the model before its export"
         )
     *outer, length, _ = dims_of(query)
-    width, reach = extent_of(query, -1), dims_of(key)[-2]
+    width = extent_of(query, -1)
     if enable_gqa:
         heads = extent_of(query, -3)
         key, value = (
@@ -39,16 +37,16 @@ def attention(
             for part in (key, value)
         )
     whole = broadcast_dims(outer, dims_of(key)[:-2], dims_of(value)[:-2])
-    mask = _mask(attn_mask, is_causal, length, reach)
-    if mask is not None and rank_of(mask) > 2:
-        whole = broadcast_dims(whole, dims_of(mask)[:-2])
+    if attn_mask is not None and rank_of(attn_mask) > 2:
+        whole = broadcast_dims(whole, dims_of(attn_mask)[:-2])
     query, key, value = (_folded(part, whole) for part in (query, key, value))
     factor = 1 / math.sqrt(width) if scale is None else scale
-    if mask is None:
-        made = call("nn.attention", query, key, value, scale=factor)
+    if attn_mask is None:
+        made = call("nn.attention", query, key, value, scale=factor, causal=is_causal)
     else:
-        made = call("nn.masked_attention", query, key, value, _fitting(mask, whole), scale=factor)
-        made = _without_rows(made, mask, whole) if has_empty_rows else made
+        mask = _fitting(attn_mask, whole)
+        made = call("nn.masked_attention", query, key, value, mask, scale=factor)
+        made = _without_rows(made, attn_mask, whole) if has_empty_rows else made
     made = call("transpose", made, (0, 2, 1, 3))
     return reshaped(made, (*whole, length, dims_of(value)[-1]))
 
@@ -60,16 +58,6 @@ def _folded(part: RelayExpr, outer: tuple[Extent, ...]) -> RelayExpr:
     wide = expand(part, (*outer, length, width))
     flat = reshaped(wide, (total(outer[:-1]), heads, length, width))
     return call("transpose", flat, (0, 2, 1, 3))
-
-
-def _mask(
-    given: RelayExpr | None, is_causal: bool, length: Extent, reach: Extent
-) -> RelayExpr | None:
-    if given is not None or not is_causal:
-        return given
-    if isinstance(length, int) and isinstance(reach, int):
-        return constant(np.tril(np.ones((length, reach), bool)))
-    return call("greater_equal", unsqueeze(counted(length), 1), counted(reach))
 
 
 def _fitting(mask: RelayExpr, outer: tuple[Extent, ...]) -> RelayExpr:

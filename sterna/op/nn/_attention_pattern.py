@@ -11,11 +11,13 @@ and one kernel for all of attention saves more. On processors heads that lie one
 taken for a batch, where their scores would not stay in a cache.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sterna.ir import build
+from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType
 from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import Array, to_numpy
@@ -66,7 +68,7 @@ def as_attention(
     found = _Scores(weights.args[0], turns)
     if found.query is None or found.key is None:
         return None
-    if turns and _is_causal(found):
+    if turns and found.mask is not None and is_causal(found.mask, found.shape, found.fill):
         made = call(
             "nn.attention", found.query, found.key, value, scale=found.scale, causal=True
         )
@@ -144,20 +146,18 @@ def _pays(query: TensorType, key: TensorType, value: TensorType, processor: Proc
         return choose("scores", list(cycles), cycles.__getitem__) == "head by head"
 
 
-def _is_causal(found: "_Scores") -> bool:
-    """Whether a mask is known and lets each query read the keys up to its own place."""
-    if found.mask is None:
-        return False
-    shape = [build.int_value(extent) for extent in tensor_type(found.mask).shape]
-    scores = [build.int_value(extent) for extent in found.shape]
-    if len(shape) < 2 or shape[-2:] != scores[-2:] or any(n != 1 for n in shape[:-2]):
+def is_causal(mask: RelayExpr, scores: Sequence[Expr], fill: float) -> bool:
+    """Whether a mask of scores is known and lets each query read the keys up to its own place."""
+    shape = [build.int_value(extent) for extent in tensor_type(mask).shape]
+    known = [build.int_value(extent) for extent in scores[-2:]]
+    if len(shape) < 2 or shape[-2:] != known or any(n != 1 for n in shape[:-2]):
         return False
     if (shape[-2] or 0) < 2:
         return False
-    if isinstance(found.mask, Constant):
-        return _is_triangle(to_numpy(found.mask.data).reshape(shape[-2:]), found.fill)  # type: ignore[arg-type]
-    values = _seen_and_hidden(found.mask)
-    return values is not None and _fits(values[:1], values[1:], found.fill)
+    if isinstance(mask, Constant):
+        return _is_triangle(to_numpy(mask.data).reshape(shape[-2:]), fill)  # type: ignore[arg-type]
+    values = _seen_and_hidden(mask)
+    return values is not None and _fits(values[:1], values[1:], fill)
 
 
 def _fits(seen: Array, hidden: Array, fill: float) -> bool:
