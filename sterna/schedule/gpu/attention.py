@@ -9,15 +9,14 @@ Threads move four numbers at once between memories where rows are whole quads.
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
-from itertools import product
 
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
-from sterna.ir.expr import Expr, Var
+from sterna.ir.expr import Expr, ExprLike, Var
 from sterna.ir.types import TensorType
 from sterna.schedule.attention import AttentionStages, attention_of
 from sterna.schedule.choose import choose
+from sterna.schedule.gpu.attention_lanes import ACROSS, OF_DRIVER, QUAD, Room, Tile, tiles_of
 from sterna.schedule.gpu.attention_tile import Shape
 from sterna.schedule.gpu.few_queries import attention_of_few_queries, is_of_few_queries
 from sterna.schedule.gpu.limits import Limits
@@ -29,21 +28,8 @@ from sterna.te import Tensor, exp, extern, thread_axis
 from sterna.tir import ir_builder
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.stmt import Buffer, Stmt
-from sterna.tir.threads import barrier
+from sterna.tir.threads import DYNAMIC, barrier
 
-ACROSS = 16
-"""Threads along keys, and along the width of values."""
-QUERIES = (64, 32, 16)
-KEYS = (64, 32, 16)
-OWN_QUERIES = (4, 2)
-QUAD = 4
-"""Numbers that a thread loads at once."""
-# Blocks that keep a device busy.
-BUSY = 128
-FULL = 256
-"""Threads that keep a processor busy."""
-# What a product takes a thread that has so many queries: beside more of them it loads less.
-_SHARE = {4: 1.0, 2: 1.35}
 ROWS_OF_WARPS, TILES = "rows of warps", "tiles"
 """Ways to multiply on Tensor Cores."""
 MMA = 80
@@ -54,42 +40,6 @@ MOST_TOGETHER = 16
 """Loads of a thread that are on their way at once."""
 MOST_TURNS = 4
 """Steps that are written out, so that loads of the next run beside the products of one."""
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """What a block takes at once."""
-
-    queries: int
-    keys: int
-    width: int
-    """Of queries and keys."""
-    value_width: int
-    own: int
-    """Queries of a thread."""
-
-    @property
-    def threads(self) -> int:
-        """Of a block."""
-        return ACROSS * self.queries // self.own
-
-    @property
-    def sizes(self) -> dict[str, tuple[int, int]]:
-        """The arrays in shared memory; columns beside let threads read different banks."""
-        beside = QUAD if self.width % QUAD == 0 else 1
-        return {
-            "query": (self.queries, self.width + beside), "key": (self.keys, self.width + beside),
-            "value": (self.keys, self.value_width), "power": (self.queries, self.keys + QUAD),
-            "largest": (self.queries, ACROSS + QUAD),
-        }
-
-    @property
-    def shared_bytes(self) -> int:
-        """What they take."""
-        return 4 * sum(rows * columns for rows, columns in self.sizes.values())
-
-    def __str__(self) -> str:
-        return f"{self.queries} queries, {self.keys} keys at once, {self.own} queries a thread"
 
 
 def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) -> Tensor | None:
@@ -108,8 +58,11 @@ def fused_attention(outputs: Sequence[Tensor], target: ScheduleTarget | None) ->
         str(moved.source.dtype), query[0], query[2], query[1], key[1], query[3], value[3]
     )
     found = _of_tensor_cores(made, moved, shape, target)
-    tile = None if found is not None else _tile_of(made, Limits.of(target))
-    return found if tile is None else _Writer(made, moved, tile).tensor()
+    tile = None if found is not None else _tile_of(made, target)
+    if tile is None:
+        return found
+    is_large = tile.shared_bytes > Limits.of(target).shared_bytes
+    return _Writer(made, moved, tile, DYNAMIC if is_large else "shared").tensor()
 
 
 def _of_tensor_cores(
@@ -137,27 +90,45 @@ def _of_tensor_cores(
     )
 
 
-def _tile_of(made: AttentionStages, limits: Limits) -> Tile | None:
-    """The tile that loads keys and values the fewest times, as long as all processors are busy."""
+def _tile_of(made: AttentionStages, target: ScheduleTarget | None) -> Tile | None:
+    """The tile whose blocks are through first."""
     query, key, value = (_shape(tensor) for tensor in made.operands[:3])
+    limits, room = Limits.of(target), _room_of(target)
     found = [
-        tile
-        for queries, keys, own in product(QUERIES, KEYS, OWN_QUERIES)
-        if (tile := Tile(queries, keys, query[3], value[3], own)).shared_bytes
-        <= limits.shared_bytes and tile.threads <= limits.threads
+        tile for tile in tiles_of(query[3], value[3])
+        if tile.shared_bytes <= room.of_block and tile.threads <= limits.threads
     ]
+    heads = query[0] * query[2]
+    return choose("tile of attention", found, lambda tile: tile.time(
+        heads, query[1], key[1], room, made.causal)) if found else None
 
-    def cost(tile: Tile) -> float:
-        blocks = query[0] * query[2] * -(-query[1] // tile.queries)
-        turns = -(-blocks // BUSY) * -(-key[1] // tile.keys)
-        products = tile.queries * tile.keys * _SHARE[tile.own] / min(tile.threads, FULL)
-        return turns * (products + (tile.queries + tile.keys) * FULL / (16 * tile.threads) + 4)
 
-    return choose("tile of attention", found, cost) if found else None
+def _room_of(target: ScheduleTarget | None) -> Room:
+    """The shared memory of a block and of a processor."""
+    own = Limits.of(target).shared_bytes
+    arch = None if target is None else target.attrs.get("arch")
+    if not isinstance(arch, str) or target is None or "max_shared_memory_per_block" in target.attrs:
+        return Room(own, own)
+    most = max(own, Architecture.of(arch).most_shared)
+    return Room(most, most + OF_DRIVER)
 
 
 def _shape(tensor: Tensor) -> list[int]:
     return [build.int_value(extent) or 0 for extent in tensor.shape]
+
+
+class _Rows:
+    """Rows of an array in shared memory."""
+
+    def __init__(self, array: BufferVar, columns: int) -> None:
+        self.array, self.columns = array, columns
+
+    def __getitem__(self, at: tuple[Expr, Expr]) -> Expr:
+        found: Expr = self.array[at[0] * self.columns + at[1]]
+        return found
+
+    def __setitem__(self, at: tuple[Expr, Expr], value: Expr) -> None:
+        self.array[at[0] * self.columns + at[1]] = value
 
 
 class _Writer:
@@ -168,8 +139,10 @@ class _Writer:
     out: BufferVar
     masks: list[Buffer]
 
-    def __init__(self, made: AttentionStages, moved: MovedResult, tile: Tile) -> None:
-        self.made, self.moved, self.tile = made, moved, tile
+    def __init__(
+        self, made: AttentionStages, moved: MovedResult, tile: Tile, scope: str
+    ) -> None:
+        self.made, self.moved, self.tile, self.scope = made, moved, tile, scope
         self.batch, self.queries, self.heads, self.width = _shape(made.operands[0])
         self.keys = _shape(made.operands[1])[1]
         self.value_width = _shape(made.operands[2])[3]
@@ -209,13 +182,13 @@ class _Writer:
         ib.scope_attr(thread, "thread_extent", tile.threads)
         head = ib.let("head", block.var // parts)
         self.at = (head // self.heads, head % self.heads)
-        self.first = ib.let("first", block.var % parts * tile.queries)
+        part = block.var % parts
+        if self.made.causal:  # those with the most keys begin
+            part = parts - 1 - part
+        self.first = ib.let("first", part * tile.queries)
         self.thread = thread.var
         self.x, self.y = thread.var % ACROSS, thread.var // ACROSS
-        self.held = {
-            name: ib.allocate("float32", size, name=name, scope="shared")
-            for name, size in tile.sizes.items()
-        }
+        self.held = self._shared()
         self.own = self._private((tile.own, self.own_keys), "own")
         self.sums = self._private((tile.own, self.columns), "sums")
         self.largest = self._private((tile.own,), "most")
@@ -226,10 +199,25 @@ class _Writer:
             self.total[row] = _number(0)
             with self._each(self.columns, "column") as column:
                 self.sums[row, column] = _number(0)
-        with ib.for_range(0, -(-self.keys // tile.keys), name="tile") as number:
+        tiles: ExprLike = -(-self.keys // tile.keys)
+        if self.made.causal:
+            seen = build.floordiv(self.first + (tile.queries - 1), tile.keys) + 1
+            tiles = build.minimum(seen, tiles)
+        with ib.for_range(0, tiles, name="tile") as number:
             self._tile(number * tile.keys)
         self._add_totals()
         self._store()
+
+    def _shared(self) -> dict[str, "_Rows"]:
+        """The arrays that threads share; powers lie where the keys were that nobody needs then."""
+        arrays = {
+            name: self.ib.allocate("float32", (count,), name=name, scope=self.scope)
+            for name, count in self.tile.places.items()
+        }
+        return {
+            name: _Rows(arrays[name if name in arrays else "key"], size[1])
+            for name, size in self.tile.sizes.items()
+        }
 
     def _private(self, shape: tuple[int, ...], name: str) -> BufferVar:
         return self.ib.allocate("float32", shape, name=name, scope="local")
