@@ -117,6 +117,10 @@ class AxisRows:
             part = ib.let("part", number // self.count if across else number % parts)
             yield line, part, partial(self.at, line)
 
+    def number_of(self, line: Expr, part: Expr, parts: int) -> Expr:
+        """Where an array has what belongs to a part, so that neighbours in each_part are there."""
+        return part * self.count + line if self.lie_side_by_side else line * parts + part
+
     def at(self, line: Expr, place: ExprLike) -> tuple[ExprLike, ...]:
         """The indices of a place in a row, whose number is given."""
         around = unravel(line, self.others)

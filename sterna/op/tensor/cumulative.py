@@ -1,7 +1,8 @@
 """Prefix sums, products and log-sum-exps (scans): of all elements up to each along an axis."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ from sterna.tir.ir_builder import BufferVar, IRBuilder
 
 # Shorter rows are not worth three steps.
 SHORTEST_IN_PARTS = 64
+# Elements of a thread that are on their way together.
+PART = 16
 
 
 @attributes
@@ -134,7 +137,9 @@ def _compute(
 def _compute_by_threads(
     name: str, combine: Callable[[Expr, Expr], Expr], start: float
 ) -> Callable[..., Tensor | None]:
-    """Totals of parts of each row first, then of all parts before each, then each part's own."""
+    """Totals of parts of each row first, of parts of these, until there are few; then what is
+    before each, back to the elements. A thread has a part: a short one where elements of rows lie
+    side by side, so that its neighbours read what follows."""
 
     def build_it(attrs: ScanopAttrs, out: TensorType, data: Tensor) -> Tensor | None:
         shape = dims_of(data)
@@ -144,43 +149,75 @@ def _compute_by_threads(
         kind, length = wide(out.dtype), rows.length
         if not rows.is_static or not isinstance(length, int) or length < SHORTEST_IN_PARTS:
             return None
-        size = 1 << (math.isqrt(length) - 1).bit_length()
-        parts = -(-length // size)
+        across = rows.lie_side_by_side
+        size = max(PART, 1 << (math.isqrt(length) - 1).bit_length()) if across else PART
+        counts = [length]
+        while counts[-1] >= (length if across else SHORTEST_IN_PARTS):
+            counts.append(-(-counts[-1] // size))
 
         def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
-            totals = ib.allocate(kind, (rows.count * parts,), name="totals")
+            totals = {
+                level: ib.allocate(kind, (rows.count * count,), name=f"totals{level}")
+                for level, count in enumerate(counts) if level
+            }
 
-            def over_part(part: Expr, start_value: Expr, take: Callable[..., None]) -> Variable:
-                total = variable(ib, kind, "total", start_value)
-                end = build.minimum(part * size + size, length)
-                with ib.for_range(part * size, end, name="k") as k:
-                    take(total, length - 1 - k if attrs.reverse else k)
-                return total
+            def index(level: int, line: Expr, part: Expr) -> Expr:
+                return rows.number_of(line, part, counts[level])
 
-            def read(at: Callable[[Expr], tuple[Expr, ...]], place: Expr) -> Expr:
-                return build.cast(kind, ins[0][tuple(unravel(place, shape)) if flat else at(place)])
+            def read(line: Expr, k: Expr) -> Expr:
+                place = length - 1 - k if attrs.reverse else k
+                at = tuple(unravel(place, shape)) if flat else rows.at(line, place)
+                return build.cast(kind, ins[0][at])
 
-            with rows.each_part(ib, parts) as (line, part, at):
-                total = over_part(part, build.const(start, kind), lambda total, place: total.set(
-                    combine(total.get(), read(at, place))))
-                totals[line * parts + part] = total.get()
+            @contextmanager
+            def each(level: int, line: Expr, part: Expr) -> Iterator[tuple[Expr, Expr]]:
+                """The elements of a part, several of which are on their way together, and the place
+                of each in the row."""
+                is_whole = counts[level] % size == 0
+                with ib.for_range(0, size // PART, name="turn") as turn:
+                    first = part * size + (turn * PART if size > PART else 0)
+                    brought = ib.allocate(kind, (PART,), name="brought", scope="local")
+                    with ib.for_range(0, PART, name="k", kind="unroll") as k:
+                        at = first + k if is_whole else build.minimum(
+                            first + k, counts[level] - 1)
+                        brought[k] = (
+                            totals[level][index(level, line, at)] if level else read(line, at))
+                    with ib.for_range(0, PART, name="k", kind="unroll") as k, (
+                        nullcontext() if is_whole else ib.if_scope(first + k < counts[level])
+                    ):
+                        yield brought[k], first + k
+
+            def store(level: int, line: Expr, at: Expr, total: Variable) -> None:
+                if level:
+                    totals[level][index(level, line, at)] = total.get()
+                else:
+                    place = length - 1 - at if attrs.reverse else at
+                    outs[0][rows.at(line, place)] = build.cast(out.dtype, total.get())
+
+            last = len(counts) - 1
+            for level in range(last):
+                with rows.each_part(ib, counts[level + 1]) as (line, part, _):
+                    total = variable(ib, kind, "total", build.const(start, kind))
+                    with each(level, line, part) as (element, _):
+                        total.set(combine(total.get(), element))
+                    totals[level + 1][index(level + 1, line, part)] = total.get()
             with rows.each_part(ib, 1) as (line, _, _):
                 before = variable(ib, kind, "before", build.const(start, kind))
-                with ib.for_range(0, parts, name="part") as part:
-                    own = ib.let("own", totals[line * parts + part])
-                    totals[line * parts + part] = before.get()
+                with ib.for_range(0, counts[last], name="part") as part:
+                    own = ib.let("own", totals[last][index(last, line, part)])
+                    totals[last][index(last, line, part)] = before.get()
                     before.set(combine(before.get(), own))
-
-            with rows.each_part(ib, parts) as (line, part, at):
-
-                def write(total: Variable, place: Expr) -> None:
-                    if attrs.exclusive:
-                        outs[0][at(place)] = build.cast(out.dtype, total.get())
-                    total.set(combine(total.get(), read(at, place)))
-                    if not attrs.exclusive:
-                        outs[0][at(place)] = build.cast(out.dtype, total.get())
-
-                over_part(part, totals[line * parts + part], write)
+            for level in reversed(range(last)):
+                with rows.each_part(ib, counts[level + 1]) as (line, part, _):
+                    known = totals[level + 1][index(level + 1, line, part)]
+                    total = variable(ib, kind, "total", known)
+                    is_before = level > 0 or attrs.exclusive
+                    with each(level, line, part) as (element, at):
+                        if is_before:
+                            store(level, line, at, total)
+                        total.set(combine(total.get(), element))
+                        if not is_before:
+                            store(level, line, at, total)
 
         return statements(out, [data], fill, f"T_{name}")[0]
 
