@@ -213,6 +213,39 @@ def test_attention_without_races(width: int) -> None:
     np.testing.assert_allclose(out[0, :, 0], wanted, rtol=1e-4, atol=1e-5)
 
 
+def test_causal_attention_leaves_out_later_keys() -> None:
+    names = [var(n, 1, 20, 1, 4) for n in "qkv"]
+    with answering({"tile of attention": "16 queries, 16 keys at once, 4 queries a thread"}):
+        record = relay.nn.attention(*names, scale=0.5, causal=True)
+        function = loop_pipeline.run(lowered(record, "opencl").function)
+    rng = np.random.default_rng(0)
+    q, k, v = (rng.standard_normal((1, 20, 1, 4)).astype("float32") for _ in range(3))
+    out = np.zeros((1, 20, 1, 4), "float32")
+    run_on_device(function, q, k, v, out, seed=3)
+    scores = np.where(np.tri(20, dtype=bool), 0.5 * q[0, :, 0] @ k[0, :, 0].T, -np.inf)
+    power = np.exp(scores - scores.max(1, keepdims=True))
+    wanted = power / power.sum(1, keepdims=True) @ v[0, :, 0]
+    np.testing.assert_allclose(out[0, :, 0], wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_takes_what_shared_memory_a_gpu_has() -> None:
+    """More of its queries and keys meet in registers then, and none of them leave these."""
+    record = relay.nn.attention(*[var(n, 1, 2048, 16, 128) for n in "qkv"], scale=0.1)
+    text = ptx_of(record)
+    assert ".extern .shared" in text and text.count("fma.rn.f32") > 1000
+
+
+@pytest.mark.parametrize("shape", [(1, 34, 34), (1, 33, 36)])
+def test_softmax_along_an_inner_axis(shape: tuple[int, ...]) -> None:
+    """Neighbouring threads read neighbours, and rows along another axis may be as many."""
+    function = lowered(relay.nn.softmax(var("x", *shape), axis=-2), "opencl").function
+    x = np.random.default_rng(0).standard_normal(shape).astype("float32")
+    out = np.zeros(shape, "float32")
+    run_on_device(loop_pipeline.run(function), x, out, seed=4)
+    power = np.exp(x - x.max(-2, keepdims=True))
+    np.testing.assert_allclose(out, power / power.sum(-2, keepdims=True), rtol=1e-4, atol=1e-6)
+
+
 def packed_attention(dtype: str) -> Any:
     """Queries, keys and values in one array, as one dense layer makes them."""
     packed = var("x", 10, 1, 3 * 2 * 8, dtype=dtype)

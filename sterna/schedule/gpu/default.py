@@ -8,7 +8,13 @@ from sterna.schedule.gpu.elements import bind_elements, schedule_windows
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.gpu.register_rows import rows_in_registers
 from sterna.schedule.gpu.rows import schedule_rows
-from sterna.schedule.gpu.sums import bind_sum, is_shared_sum, is_small_product, schedule_sum
+from sterna.schedule.gpu.sums import (
+    bind_sum,
+    is_shared_sum,
+    is_small_product,
+    is_sum_across,
+    schedule_sum,
+)
 from sterna.schedule.gpu.tensor_cores import on_tensor_cores
 from sterna.schedule.gpu.transposed_tiles import transposed_tiles
 from sterna.schedule.kernel import Kernel, ScheduleTarget
@@ -39,7 +45,8 @@ def schedule_default(kernel: Kernel) -> None:
             return
     for stage in list(kernel.schedule.stages):
         if isinstance(stage.op, ComputeOp) and stage.attach_type == "root":
-            if is_shared_sum(stage) or (stage.op.reduce_axis and not stage.op.axis):
+            is_one = bool(stage.op.reduce_axis) and not stage.op.axis
+            if is_shared_sum(stage) or is_sum_across(stage) or is_one:
                 bind_sum(stage, limits)
             else:
                 bind_elements(kernel, stage, limits)

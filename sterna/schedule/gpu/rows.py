@@ -8,7 +8,7 @@ a block has several of these.
 import math
 
 from sterna.ir import build
-from sterna.schedule.gpu.access import VECTOR_BYTES, lanes_along, lies_along
+from sterna.schedule.gpu.access import VECTOR_BYTES, lanes_along, lies_along, reads_of
 from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.kernel import Kernel
 from sterna.schedule.loops import extents_of
@@ -40,7 +40,7 @@ def schedule_rows(kernel: Kernel, limits: Limits) -> bool:
         return False
     out = rest[0]
     prefix = _row_prefix(sums, out)
-    if prefix is None:
+    if prefix is None or not all(_numbers_alike(stage, sums, prefix) for stage in made):
         return False
     length = math.prod(extents_of(out.op.axis)[prefix:])
     if prefix == 0 or length < SHORTEST_ROW:
@@ -166,6 +166,19 @@ def _share(stage: Stage, threads: int, lanes: int) -> None:
     outer, share = stage.split(every, factor=shares)
     stage.reorder(share, outer, *own)
     stage.bind(share, thread_axis("threadIdx.x"))
+
+
+def _numbers_alike(stage: Stage, sums: list[Stage], prefix: int) -> bool:
+    """Whether a stage reads of sums those of its own row: rows along other axes may be as many."""
+    reads = reads_of(stage)
+    axes = [axis for axis in stage.op.axis[:prefix] if extents_of([axis]) != [1]]
+    made = [one.op for one in sums]
+    return reads is not None and all(
+        [axis.var for axis in axes]
+        == [i for i, n in zip(read.indices, read.tensor.shape, strict=True)
+            if not build.is_const(n, 1)]
+        for read in reads if read.tensor.op in made
+    )
 
 
 def _row_prefix(sums: list[Stage], out: Stage) -> int | None:

@@ -43,6 +43,13 @@ def is_shared_sum(stage: Stage) -> bool:
     return length >= SHORTEST_SHARED and (results < FEW_RESULTS or length >= LONG)
 
 
+def is_sum_across(stage: Stage) -> bool:
+    """Whether neighbouring results read neighbours, and sums are long enough to be shared."""
+    length = math.prod(extents_of(stage.op.reduce_axis))
+    across = bool(stage.op.axis) and lies_along(stage, stage.op.axis[-1])
+    return across and length >= SHORTEST_SHARED
+
+
 def schedule_sum(kernel: Kernel, limits: Limits) -> bool:
     """Schedule a kernel that is one long reduction and what follows it; False if it is none."""
     total = _sum_of(kernel)
@@ -118,8 +125,8 @@ def _in_parts(kernel: Kernel, stage: Stage, limits: Limits) -> None:
 
 
 def _sum_columns(stage: Stage, limits: Limits) -> None:
-    """Parts of sums across rows, into memory: a thread has a vector of them, and rows of threads
-    share these."""
+    """Sums across rows, into memory: a thread has a vector of them, and rows of threads share
+    these."""
     lanes = _lanes_across(stage)
     *outer, last = stage.op.axis
     pieces, lane = stage.split(last, factor=lanes)
@@ -210,7 +217,11 @@ def shares_of(length: int, limits: Limits) -> int:
 
 
 def bind_sum(stage: Stage, limits: Limits) -> None:
-    """A block for each result, whose threads share the sum, for sums among other stages."""
+    """Threads of a block share a sum, for sums among other stages: a block has neighbouring results
+    where they lie side by side, else one."""
+    if is_sum_across(stage):
+        _sum_columns(stage, limits)
+        return
     steps = stage.fuse(*stage.op.reduce_axis)
     length = math.prod(extents_of(stage.op.reduce_axis))
     _, thread = stage.split(steps, factor=shares_of(length, limits))
