@@ -155,7 +155,7 @@ def test_threads_that_bring_new_shapes_at_once() -> None:
 
 def test_narrow_numbers_beside_wide_weights_are_trained() -> None:
     """Autocast has batch norm and attention in 16 bits, and keeps their weights in 32."""
-    class Network(nn.Module):  # type: ignore[misc]
+    class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.conv, self.norm = nn.Conv1d(3, 8, 3, bias=False), nn.BatchNorm1d(8)
@@ -182,7 +182,7 @@ def test_narrow_numbers_beside_wide_weights_are_trained() -> None:
 
 def test_numbers_of_modules_in_open_graphs() -> None:
     """Dynamo makes inputs of them, which may change; no part may be left to PyTorch."""
-    class Network(nn.Module):  # type: ignore[misc]
+    class Network(nn.Module):
         def __init__(self) -> None:
             super().__init__()
             self.norm, self.bent = nn.GroupNorm(2, 4, eps=0.1), nn.LeakyReLU(0.2)

@@ -147,7 +147,7 @@ def test_numbers_of_pixels_that_are_read_in_place(shape: tuple[int, ...], output
 @pytest.mark.parametrize(("outputs", "fetches"), [(8, True), (96, False)])
 def test_pixels_that_are_read_in_place_once_are_fetched_ahead(outputs: int, fetches: bool) -> None:
     x = relay.var("x", shape=(1, 64, 32, 32))
-    func = relay.Function([x], conv(x, outputs))
+    func = relay.Function((x,), conv(x, outputs))
     answers = {"layouts": "NCHW -> NCHW", "implementation": "im2col", "copied": "in_place"}
     target = f"{X86_64} -mcpu=skylake-avx512"
     with tvm.transform.PassContext(opt_level=3, config={"schedule.answers": answers}):

@@ -146,7 +146,7 @@ def _pays(query: TensorType, key: TensorType, value: TensorType, processor: Proc
         return choose("scores", list(cycles), cycles.__getitem__) == "head by head"
 
 
-def is_causal(mask: RelayExpr, scores: Sequence[Expr], fill: float) -> bool:
+def is_causal(mask: RelayExpr, scores: Sequence[int | Expr], fill: float) -> bool:
     """Whether a mask of scores is known and lets each query read the keys up to its own place."""
     shape = [build.int_value(extent) for extent in tensor_type(mask).shape]
     known = [build.int_value(extent) for extent in scores[-2:]]
