@@ -6,6 +6,7 @@ The results of each are compared with those of the first that ran: a wrong one i
 import math
 import tempfile
 import time
+import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -95,6 +96,7 @@ class LocalRunner:
     min_repeat_ms: int = 0
     cooldown_interval: float = 0.1
     enable_cpu_cache_flush: bool = False
+    """Whether templates find nothing of their arrays in caches; layers run in their networks."""
     module_loader: Any = None
     ref_input: Sequence[Any] | None = None
     """The arrays of all arguments, in order; else they are drawn at random."""
@@ -205,7 +207,11 @@ class Measurer:
         bench = Workbench(
             path, self._first or path, self._best or path, shapes, self._given(args), runner.number,
             runner.repeat, runner.min_repeat_ms, self.task.target.kind.device_type, runner.device(),
+            runner.enable_cpu_cache_flush,
         )
+        if bench.finds_no_cache and bench.device is not None:
+            warnings.warn("enable_cpu_cache_flush: a server does not empty its caches before a "
+                          "run, which is measured with whatever they hold", stacklevel=2)
         answer = self._process.ask(bench, runner.timeout)
         if "error" in answer:
             return (RuntimeError(answer["error"]),), MeasureErrorNo(answer["number"])

@@ -135,9 +135,11 @@ def _runner(given: Runner) -> LocalRunner | RPCRunner:
     config, device = given.evaluator_config or EvaluatorConfig(), given.device()
     if device is None:
         return LocalRunner(
-            number=config.number, repeat=config.repeat, min_repeat_ms=config.min_repeat_ms
+            number=config.number, repeat=config.repeat, min_repeat_ms=config.min_repeat_ms,
+            enable_cpu_cache_flush=config.enable_cpu_cache_flush,
         )
     return RPCRunner(
         device.key, device.host, device.port, device.priority, timeout=device.session_seconds,
         number=config.number, repeat=config.repeat, min_repeat_ms=config.min_repeat_ms,
+        enable_cpu_cache_flush=config.enable_cpu_cache_flush,
     )

@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+from dataclasses import asdict
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,8 +15,9 @@ import sterna as tvm
 from sterna import autotvm, micro, relay, te
 from sterna.autotvm.layers import LayerTask
 from sterna.autotvm.measure import Measurer
-from sterna.autotvm.run_process import in_turns
+from sterna.autotvm.run_process import _run, in_turns
 from sterna.autotvm.space import FallbackConfigEntity, reorder_candidates
+from sterna.runtime import Module
 from sterna.tune.measure import Measured, Times
 from sterna.tune.network import Questions
 from tests.schedule.implemented import run_built
@@ -375,6 +377,27 @@ def test_arrays_of_the_users_are_measured() -> None:
         _, result = measurer.measure(product.config_space.get(0))
         measurer.close()
         assert (result.error_no == 0) == (error is None) and (error or "") in str(result.costs)
+
+
+def test_caches_are_emptied_before_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    evaluator = Module.time_evaluator
+
+    def recorded(*args: Any, **options: Any) -> Any:
+        asked.append(options.get("cache_flush_bytes", 0))
+        return evaluator(*args, **options)
+
+    monkeypatch.setattr(Module, "time_evaluator", recorded)
+    product = task()
+    for flushes in (False, True):
+        runner = autotvm.LocalRunner(number=8, repeat=2, enable_cpu_cache_flush=flushes)
+        measurer = Measurer(product, autotvm.measure_option(runner=runner))
+        monkeypatch.setattr(measurer._process, "ask", lambda bench, _: asdict(_run(bench)))
+        _, result = measurer.measure(product.config_space.get(0))
+        measurer.close()
+        assert result.error_no == 0 and len(result.costs) == 2
+        assert asked and all((count >= 1 << 20) == flushes for count in asked)
+        asked.clear()
 
 
 def test_a_runner_says_settings_only() -> None:
