@@ -189,3 +189,43 @@ def test_other_operators_that_are_given_indices() -> None:
 @pytest.mark.parametrize("k", [-(2**40), -3, 4, 2**40])
 def test_diagonals_outside_of_a_matrix(k: int) -> None:
     check("EyeLike", DATA, k=k)
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+@pytest.mark.parametrize("kind", ["ReverseSequence", "RNN"])
+def test_sequences_fit_their_axis(kind: str, is_open: bool) -> None:
+    x = np.arange(1, 7, dtype="float32").reshape(3, 2, 1)
+    weights = {"w": np.full((1, 2, 1), 0.5, "float32"), "r": np.zeros((1, 2, 2), "float32")}
+    if kind == "RNN":
+        given = {**weights, "b": np.zeros((1, 4), "float32")}
+        node = helper.make_node("RNN", ["x", *given, "at"], ["y"], name="it", hidden_size=2)
+    else:
+        given, node = {}, helper.make_node("ReverseSequence", ["x", "at"], ["y"], name="it")
+    feeds = {"x": x, "at": np.array([3, 0], "int32" if given else "int64")}
+    made = model_of([node], feeds, given, ["y"], 17)
+    run = sterna.compile(opened(made, 1) if is_open else made, target=TARGET)
+    first = np.asarray(run(**feeds)).reshape(3, 2, -1)[:, :, 0]
+    want = np.tanh(x[:, 0, 0] / 2) if given else x[::-1, 0, 0]
+    np.testing.assert_allclose(first[:, 0], want, rtol=1e-6)
+    text = rf"node 'it' \({kind}\): a sequence of (4|-1) is shorter than 0 or longer than axis 0"
+    for far in (4, -1):
+        with pytest.raises(ValueError, match=text):
+            run(x, feeds["at"] * 0 + far)
+    made = model_of([node], {"x": x}, {**given, "at": feeds["at"] + 1}, ["y"], 17)
+    with pytest.raises(ValueError, match="a sequence is shorter than 0 or longer than the 3 elem"):
+        sterna.compile(made, target=TARGET)
+
+
+def test_places_of_unpooled_maxima() -> None:
+    feeds = {"x": np.ones((1, 1, 1, 2), "float32"), "at": np.array([[[[0, 7]]]])}
+    node = helper.make_node(
+        "MaxUnpool", ["x", "at"], ["y"], name="it", kernel_shape=[2, 2], strides=[2, 2])
+    made = model_of([node], feeds, {}, ["y"], 17)
+    found = np.asarray(sterna.compile(made, target=TARGET)(**feeds))
+    np.testing.assert_array_equal(found.ravel(), [1, 0, 0, 0, 0, 0, 0, 1])
+    text = r"node 'it' \(MaxUnpool\): index (8|-1) is not one of the 8 elements of its result"
+    for far in (8, -1):
+        refused(made, text, feeds["x"], feeds["at"] * 0 + far)
+    known = model_of([node], {"x": feeds["x"]}, {"at": feeds["at"] + 1}, ["y"], 17)
+    with pytest.raises(ValueError, match="an index is not one of the 8 elements of its result"):
+        sterna.compile(known, target=TARGET)

@@ -1,4 +1,4 @@
-"""Checks in a run: indices that data decides lie on their axes, and integers have divisors.
+"""Checks in a run: indices and lengths that data decides fit axes, and integers have divisors.
 
 Devices of threads make no errors: operators leave out or hold within an axis what is outside there.
 """
@@ -44,6 +44,33 @@ def on_axes(node: Node, place: int, first: int = 0) -> RelayExpr:
         for n, (part, own) in enumerate(zip(parts, columns, strict=True))
     ]
     return call("concatenate", made, axis=last)
+
+
+def within_size(node: Node, place: int, size: int) -> RelayExpr:
+    """Indices of the elements of a result, which has so many."""
+    indices, known = node[place], node.known(place)
+    where = f"is not one of the {size} elements of its result"
+    if known is None:
+        bounds = constant(0, "int64"), constant(size, "int64")
+        return _checked(node, indices, bounds, "IndexError", f"index {{}} {where}")
+    if ((known < 0) | (known >= size)).any():
+        raise ValueError(f"an index {where}")
+    return indices
+
+
+def lengths(node: Node, place: int, axis: int) -> RelayExpr:
+    """Lengths of sequences along an axis of the first operand, as far as there are such."""
+    given, known = node[place], node.known(place)
+    extent = type_of(node[0]).shape[axis]
+    if known is not None and type(extent) is int:
+        if ((known < 0) | (known > extent)).any():
+            raise ValueError(f"a sequence is shorter than 0 or longer than the {extent} elements "
+                             f"of axis {axis}")
+        return given
+    longest = cast(extent_of(node[0], axis), "int64")
+    bounds = constant(0, "int64"), call("add", longest, constant(1, "int64"))
+    text = f"a sequence of {{}} is shorter than 0 or longer than axis {axis}"
+    return _checked(node, given, bounds, "ValueError", text)
 
 
 def not_zero(node: Node, place: int) -> RelayExpr:

@@ -1,5 +1,6 @@
 """Layers of neural networks: convolutions, poolings, normalisations, softmax."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,6 +19,7 @@ from sterna.frontend.calls import (
     type_of,
 )
 from sterna.frontend.node import Result
+from sterna.frontend.onnx.checks import within_size
 from sterna.frontend.onnx.host_nodes import TEXT
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.onnx.windows import (
@@ -173,7 +175,8 @@ def max_unpool(node: Node) -> RelayExpr:
     own = [
         (extents[i] - 1) * strides[i] - pads[i] - pads[rank + i] + kernel[i] for i in range(rank)
     ]
-    made = call("nn.max_unpool", node[0], node[1], output_shape=(batch, channels, *own))
+    indices = within_size(node, 1, math.prod((batch, channels, *own)))
+    made = call("nn.max_unpool", node[0], indices, output_shape=(batch, channels, *own))
     if not node.has(2):
         return made
     # Indices are those of the size that the window gives; what is more lies behind, in zeros.

@@ -3,10 +3,12 @@
 from typing import Any
 
 from sterna.frontend.calls import call, parts
+from sterna.frontend.onnx.checks import lengths
 from sterna.frontend.onnx.node import Node, converter
 from sterna.relay.expr import RelayExpr
 
 _DEFAULT_DIRECTION = "forward"
+_LENGTHS = 4
 
 
 def _shared(node: Node) -> dict[str, Any]:
@@ -22,7 +24,9 @@ def _shared(node: Node) -> dict[str, Any]:
 
 def _operands(node: Node, count: int) -> list[RelayExpr | None]:
     """Data, weights of the input and of the recurrence, and what there is of the others."""
-    return [node[0], node[1], node[2], *(node.get(place) for place in range(3, count))]
+    seen = lengths(node, _LENGTHS, node.attr("layout", 0)) if node.has(_LENGTHS) else None
+    others = (node.get(place) for place in range(_LENGTHS + 1, count))
+    return [node[0], node[1], node[2], node.get(3), seen, *others]
 
 
 @converter("RNN")

@@ -22,6 +22,7 @@ from sterna.frontend.calls import (
     size_of,
     type_of,
 )
+from sterna.frontend.onnx.checks import lengths
 from sterna.frontend.onnx.node import Node, converter
 from sterna.frontend.open_shapes import broadcast_shapes
 from sterna.ir import build
@@ -347,8 +348,8 @@ def trilu(node: Node) -> RelayExpr:
 @converter("ReverseSequence")
 def reverse_sequence(node: Node) -> RelayExpr:
     time, batch = node.attr("time_axis", 0), node.attr("batch_axis", 1)
-    lengths = cast(node[1], "int32")
-    return call("reverse_sequence", node[0], lengths, seq_axis=time, batch_axis=batch)
+    seen = cast(lengths(node, 1, time), "int32")
+    return call("reverse_sequence", node[0], seen, seq_axis=time, batch_axis=batch)
 
 
 @converter("CenterCropPad")
