@@ -118,7 +118,7 @@ def _infer(attrs: RescaledPlanesAttrs, data: Type, records: Type) -> TensorType:
     if not kind.is_static:
         raise ValueError(f"data has known extents, not {kind}")
     outputs, channels = words.concrete_shape[0], kind.concrete_shape[-1]
-    made = _contraction(attrs, kind, outputs - outputs % channels or channels)
+    made = _contraction(attrs, kind, outputs // channels * channels or channels if channels else 0)
     want = (made.outputs, record_words(made))
     if tuple(words.shape) != want or min(made.result) < 1:
         raise ValueError(f"records have the shape {want} for windows of {attrs.window} in {kind}, "
