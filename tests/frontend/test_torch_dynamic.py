@@ -105,6 +105,13 @@ FOLLOWING: dict[str, Call] = {
     "written rows": lambda x: x.index_put((x[:, 0] > 0,), rows(x) + 1, accumulate=True),
     "in another order": lambda x: rows(x)[rows(x)[:, 1].argsort()],
     "taken": lambda x: x[torch.nonzero(x[:, 0] > 0).squeeze(1)].softmax(-1),
+    "taken by two axes": lambda x: x[torch.where(x > 0)][:, None] * x[0],
+    "added": lambda x: x.index_add(0, torch.where(x[:, 0] > 0)[0], rows(x), alpha=2),
+    "copied": lambda x: x.index_copy(0, torch.where(x[:, 0] > 0)[0], rows(x) * 3),
+    "filled": lambda x: x.index_fill(0, torch.where(x[:, 0] > 0)[0], 2.0),
+    "averaged": lambda x: x.index_reduce(0, torch.where(x[:, 0] > 0)[0], -rows(x), "mean"),
+    "scattered": lambda x: x[0].scatter_reduce(
+        0, torch.where(x[:4, 0] > 0)[0], x[:4, 1][x[:4, 0] > 0], "amax", include_self=False),
 }
 
 

@@ -130,22 +130,22 @@ def index_unchecked(x: RelayExpr, indices: Sequence[RelayExpr | None]) -> RelayE
               for axis, each in enumerate(given) if each is not None]
     if len(axes) == 1:
         return call("take", x, places[0], axis=axes[0])
-    whole = broadcast_shape(*(shape_of(each) for each in places))
     rest = [axis for axis in range(rank_of(x)) if axis not in axes]
     front = permute(x, [*axes, *rest])
-    flat = reshaped(front, (math.prod(shape_of(front)[: len(axes)]), *shape_of(front)[len(axes):]))
-    made = call("take", flat, _flat_places(places, shape_of(front)[: len(axes)]), axis=0)
+    extents = dims_of(front)
+    flat = reshaped(front, (total(extents[: len(axes)]), *extents[len(axes) :]))
+    made = call("take", flat, _flat_places(places, extents[: len(axes)]), axis=0)
     if axes == list(range(axes[0], axes[-1] + 1)):  # side by side, the results take their place
-        count = len(whole)
+        count = max(map(rank_of, places))
         return movedim(made, range(count), range(axes[0], axes[0] + count)) if count else made
     return made
 
 
-def _flat_places(places: Sequence[RelayExpr], extents: Sequence[int]) -> RelayExpr:
+def _flat_places(places: Sequence[RelayExpr], extents: Sequence[Extent]) -> RelayExpr:
     """Places along several axes as places along one."""
     found = cast(places[0], "int64")
     for each, extent in zip(places[1:], extents[1:], strict=True):
-        found = call("multiply", found, constant(extent, "int64"))
+        found = call("multiply", found, as_tensor(extent))
         found = call("add", found, cast(each, "int64"))
     return found
 
@@ -294,9 +294,9 @@ def _scattered(
     at = axis_of(dim, rank_of(x))
     if src is None:
         assert value is not None
-        src = expand(scalar(value, x), shape_of(index))
-    for axis, (have, want) in enumerate(zip(shape_of(src), shape_of(index), strict=True)):
-        if want < have:
+        src = expand(scalar(value, x), dims_of(index))
+    for axis, (have, want) in enumerate(zip(dims_of(src), dims_of(index), strict=True)):
+        if not is_same(have, want):
             src = call("strided_slice", src, begin=(0,), end=(want,), axes=(axis,))
     if reduce == "mean":
         return _scattered_mean(x, at, index, src, include_self, strict)
@@ -334,7 +334,7 @@ def _accumulated(
 
 def _cleared(x: RelayExpr, at: int, index: RelayExpr, kind: str) -> RelayExpr:
     """Data that does not count where something is written to."""
-    neutral = expand(_neutral(kind, x), shape_of(index))
+    neutral = expand(_neutral(kind, x), dims_of(index))
     return call("scatter_elements", x, index, neutral, axis=at)
 
 
@@ -343,12 +343,12 @@ def _scattered_mean(
     x: RelayExpr, at: int, index: RelayExpr, src: RelayExpr, include_self: bool, strict: bool
 ) -> RelayExpr:
     start = x if include_self else _cleared(x, at, index, "add")
-    total = call("scatter_elements", start, index, src, axis=at, reduction="add", strict=strict)
-    ones = expand(like(1, x), shape_of(index))
-    first = call("full", like(1 if include_self else 0, x), shape_of(x))
+    added = call("scatter_elements", start, index, src, axis=at, reduction="add", strict=strict)
+    ones = expand(like(1, x), dims_of(index))
+    first = call("full", like(1 if include_self else 0, x), dims_of(x))
     count = call("scatter_elements", first, index, ones, axis=at, reduction="add")
-    divide = "divide" if is_float(total) else "floor_divide"
-    return call(divide, total, call("maximum", count, like(1, count)))
+    divide = "divide" if is_float(added) else "floor_divide"
+    return call(divide, added, call("maximum", count, like(1, count)))
 
 
 @aten("scatter_add")
@@ -358,9 +358,9 @@ def scatter_add(x: RelayExpr, dim: int, index: RelayExpr, src: RelayExpr) -> Rel
 
 def _lines(x: RelayExpr, at: int, index: RelayExpr) -> RelayExpr:
     """Places of whole slices as places of their elements."""
-    count = math.prod(shape_of(index))
+    count = total(dims_of(index))
     shape = [count if axis == at else 1 for axis in range(rank_of(x))]
-    whole = [count if axis == at else extent for axis, extent in enumerate(shape_of(x))]
+    whole = [count if axis == at else extent for axis, extent in enumerate(dims_of(x))]
     return expand(reshaped(index, shape), whole)
 
 
@@ -378,7 +378,7 @@ def index_copy(
     at = axis_of(dim, rank_of(x))
     error = "RuntimeError" if reduce == "add" else "IndexError"
     lines = _lines(x, at, within_axis(index, dims_of(x)[at], at, error))
-    src = expand(source, shape_of(lines)) if rank_of(source) != rank_of(x) else source
+    src = expand(source, dims_of(lines)) if rank_of(source) != rank_of(x) else source
     if alpha != 1:
         src = mul(src, like(alpha, src))
     return _scattered(x, at, lines, src, None, reduce, include_self)
@@ -397,7 +397,7 @@ def index_fill(x: RelayExpr, dim: int, index: RelayExpr, value: Operand) -> Rela
         return scalar(value, x)
     at = axis_of(dim, rank_of(x))
     index = within_axis(index, dims_of(x)[at], at, from_end=True)
-    lines = _lines(x, at, from_front(index, shape_of(x)[at]))
+    lines = _lines(x, at, from_front(index, dims_of(x)[at]))
     return _scattered(x, at, lines, None, value, "", True)
 
 
