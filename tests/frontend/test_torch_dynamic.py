@@ -108,6 +108,10 @@ FOLLOWING: dict[str, Call] = {
     "taken by two axes": lambda x: x[torch.where(x > 0)][:, None] * x[0],
     "added": lambda x: x.index_add(0, torch.where(x[:, 0] > 0)[0], rows(x), alpha=2),
     "copied": lambda x: x.index_copy(0, torch.where(x[:, 0] > 0)[0], rows(x) * 3),
+    "put": lambda x: x.index_put((torch.where(x[:, 0] > 0)[0],), rows(x) * 3),
+    "put by two axes": lambda x: x.index_put(torch.where(x > 0), x[x > 0] * 3, accumulate=True),
+    "put into columns": lambda x: x.index_put(
+        (torch.arange(6)[:, None], torch.where(x[0] > 0)[0]), torch.tensor(7.0)),
     "filled": lambda x: x.index_fill(0, torch.where(x[:, 0] > 0)[0], 2.0),
     "averaged": lambda x: x.index_reduce(0, torch.where(x[:, 0] > 0)[0], -rows(x), "mean"),
     "scattered": lambda x: x[0].scatter_reduce(

@@ -12,6 +12,7 @@ from sterna.frontend.torch.convert_dynamic import selected
 from sterna.frontend.torch.convert_elementwise import mul
 from sterna.frontend.torch.convert_shape import (
     axis_of,
+    broadcast_dims,
     broadcast_shape,
     expand,
     movedim,
@@ -21,7 +22,7 @@ from sterna.frontend.torch.convert_shape import (
     shape_of,
     unsqueeze,
 )
-from sterna.frontend.torch.extents import Extent, as_tensor, dims_of, is_same, total
+from sterna.frontend.torch.extents import Extent, Extents, as_tensor, dims_of, is_same, total
 from sterna.frontend.torch.promotion import Operand, in_float32, is_float, scalar, together
 from sterna.frontend.torch.table import aten
 from sterna.relay.arrays import to_numpy
@@ -190,29 +191,30 @@ def index_put_unchecked(
             is_same(total(dims_of(values)), 1)
         ):
             more = (1,) * (rank_of(x) - rank_of(mask))
-            wide = reshaped(mask, (*shape_of(mask), *more))
+            wide = reshaped(mask, (*dims_of(mask), *more))
             return call("where", wide, reshaped(scalar(values, x), ()), x)
     if len(indices) == 1 and indices[0] is not None and _are_unknown_truths(indices[0]):
         return _put_where(x, indices[0], values, accumulate)
     given = _places(x, indices)
     axes = [axis for axis, each in enumerate(given) if each is not None]
     if not axes:
-        made = expand(values, shape_of(x))
+        made = expand(values, dims_of(x))
         return call("add", x, made) if accumulate else made
-    places = [from_front(each, shape_of(x)[axis])
+    places = [from_front(each, dims_of(x)[axis])
               for axis, each in enumerate(given) if each is not None]
-    whole = broadcast_shape(*(shape_of(each) for each in places))
+    whole = broadcast_dims(*(dims_of(each) for each in places))
     rest = [axis for axis in range(rank_of(x)) if axis not in axes]
     order = [*axes, *rest]
     front = permute(x, order)
-    extents = shape_of(front)
+    extents = dims_of(front)
     inner = extents[len(axes) :]
-    rows = reshaped(front, (math.prod(extents[: len(axes)]), math.prod(inner)))
-    count = math.prod(whole)
+    size = total(inner)
+    rows = reshaped(front, (total(extents[: len(axes)]), size))
+    count = total(whole)
     flat = expand(_flat_places(places, extents[: len(axes)]), whole)
     wanted = _values(values, whole, inner, axes)
-    updates = reshaped(wanted, (count, math.prod(inner)))
-    lines = expand(reshaped(flat, (count, 1)), (count, math.prod(inner)))
+    updates = reshaped(wanted, (count, size))
+    lines = expand(reshaped(flat, (count, 1)), (count, size))
     kind = "add" if accumulate else "update"
     made = _combined(rows, lines, cast(updates, dtype_of(x)), 0, kind)
     back = [order.index(axis) for axis in range(len(order))]
@@ -242,7 +244,7 @@ def _put_where(
 
 
 def _values(
-    values: RelayExpr, whole: tuple[int, ...], inner: tuple[int, ...], axes: Sequence[int]
+    values: RelayExpr, whole: Extents, inner: Extents, axes: Sequence[int]
 ) -> RelayExpr:
     """Values in the order of the rows that they are written to."""
     at = axes[0] if list(axes) == list(range(axes[0], axes[-1] + 1)) else 0
