@@ -161,6 +161,59 @@ def test_elements_apart_come_from_the_rows_that_hold_them(
     np.testing.assert_array_equal(got, (np.arange(size) % 251)[3::stride])
 
 
+EIGHT = Ramp(const(0), const(1), 8)
+NUMBERS = np.arange(8)
+
+
+@pytest.mark.parametrize("index, wanted", [
+    (EIGHT // 4 * 32 + EIGHT % 4, NUMBERS // 4 * 32 + NUMBERS % 4),
+    (EIGHT // 2 * 16 + (1 - EIGHT % 2), NUMBERS // 2 * 16 + 1 - NUMBERS % 2),
+    ((EIGHT * 24) % 56, (NUMBERS * 24) % 56),
+    (Ramp(const(3), const(7), 8), 3 + 7 * NUMBERS),
+    (Ramp(const(60), const(-8), 8), 60 - 8 * NUMBERS),
+])
+def test_registers_are_read_by_rows_or_one_by_one(index: Expr, wanted: Array) -> None:
+    """What was just computed lies in registers, where a gather would need it in memory."""
+    x, out = make_buffer("x", "float32", 64), make_buffer("out", "float32", 8)
+    held = make_buffer("held", "float32", 64, scope="local")
+    whole = Ramp(const(0), const(1), 64)
+    body = Allocate(held, seq(
+        BufferStore(held, BufferLoad(x, (whole,)) * 2.0, (whole,)),
+        BufferStore(out, BufferLoad(held, (index,)), (Ramp(const(0), const(1), 8),)),
+    ))
+    function = kernel("f", [x, out], body)
+    assert "gather" not in generate([function], LLVMOptions.native(), "m")
+    given, got = np.arange(64, dtype="float32"), np.zeros(8, "float32")
+    assert Loaded(function)(given, got) == 0
+    np.testing.assert_array_equal(got, given[wanted] * 2)
+
+
+@pytest.mark.parametrize("lanes, length, step", [(8, 4, 20), (16, 4, 12), (16, 8, 56), (12, 6, 40)])
+def test_short_rows_far_apart_are_loaded_whole(lanes: int, length: int, step: int) -> None:
+    row = Ramp(const(0), const(1), lanes)
+    base = Var("base")
+    index = row // length * step + row % length + Broadcast(base, lanes)
+    size = (lanes // length - 1) * step + length + 5
+    x, out = make_buffer("x", "float32", size), make_buffer("out", "float32", lanes)
+    function = kernel("f", [x, base, out], BufferStore(out, BufferLoad(x, (index,)), (row,)))
+    assert "gather" not in generate([function], LLVMOptions.native(), "m")
+    given, got = np.arange(size, dtype="float32"), np.zeros(lanes, "float32")
+    assert Loaded(function)(given, 5, got) == 0
+    numbers = np.arange(lanes)
+    np.testing.assert_array_equal(got, 5 + numbers // length * step + numbers % length)
+
+
+@pytest.mark.parametrize("lanes", [2, 4])
+def test_a_few_elements_far_apart_are_loaded_one_by_one(lanes: int) -> None:
+    x, out = make_buffer("x", "float32", 200), make_buffer("out", "float32", lanes)
+    read = BufferLoad(x, (Ramp(const(1), const(49), lanes),))
+    function = kernel("f", [x, out], BufferStore(out, read, (Ramp(const(0), const(1), lanes),)))
+    assert "gather" not in generate([function], LLVMOptions.native(), "m")
+    got = np.zeros(lanes, "float32")
+    assert Loaded(function)(np.arange(200, dtype="float32"), got) == 0
+    np.testing.assert_array_equal(got, 1 + 49 * np.arange(lanes))
+
+
 def test_ramps_in_disguise() -> None:
     eight = Ramp(const(0), const(1), 8)
     text = [

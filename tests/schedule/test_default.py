@@ -11,7 +11,7 @@ from sterna.lowering.lower_kernel import lower_kernel
 from sterna.relay.expr import RelayExpr, Tuple
 from sterna.schedule.axes_in_order import axes_in_order
 from sterna.schedule.kernel import Processor
-from sterna.schedule.moved_elements import all_read_across
+from sterna.schedule.moved_elements import all_read_across, repeated_rows
 from sterna.schedule.reads import reads_of
 from sterna.tir import pipeline
 from sterna.tir.stmt import BufferStore, For, statements_in
@@ -197,3 +197,29 @@ def test_reads_are_found_behind_inlined_stages() -> None:
     assert {str(read.index_of_neighbours) for read in reads_of(stage)} == {"i"}
     spread = te.compute((8, 4), lambda i, j: bias[i, 0], name="spread")
     assert all_read_across(te.create_schedule(spread.op)[spread]) is None
+
+
+@pytest.mark.parametrize("repeats", [(1, 3), (2, 2), (1, 1, 5)])
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_rows_that_repeat_are_copied_whole(repeats: tuple[int, ...], dtype: str) -> None:
+    for length in (56, 64):
+        made = relay.tile(relay.var("x", shape=(3, length), dtype=dtype), reps=repeats)
+        for processor in PROCESSORS[:3]:
+            check(made, processor)
+    data = te.placeholder((3, 56), name="data")
+    last = te.create_schedule(
+        te.compute((3, 168), lambda i, j: data[i, j % 56], name="made").op).stages[-1]
+    assert repeated_rows(last, 16) == 56
+    assert repeated_rows(last, 64) is None, "rows shorter than a vector"
+    uneven = te.compute((3, 100), lambda i, j: data[i, j % 56], name="uneven")
+    assert repeated_rows(te.create_schedule(uneven.op).stages[-1], 16) is None
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "float32"])
+def test_three_planes_become_pixels_of_three_channels(dtype: str) -> None:
+    made = relay.transpose(relay.var("x", shape=(1, 3, 9, 64), dtype=dtype), axes=(0, 2, 3, 1))
+    for processor in PROCESSORS[:3]:
+        check(made, processor)
+    built = relay.build(tvm.IRModule.from_expr(made),
+                        target="llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake")
+    assert "gather" not in built.lib.get_source("ll")

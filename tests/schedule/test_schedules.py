@@ -30,8 +30,10 @@ def check(body: Any, processor: Processor, target: str = "llvm") -> None:
     assert main.body.args == main.params, "it should be one kernel"
     loops = lower_kernel(kernel, "kernel", processor).function
     rng = np.random.default_rng(0)
-    given = [rng.standard_normal(p.checked_type.shape).astype("float32") for p in kernel.params]
-    out = tvm.nd.empty(kernel.body.checked_type.shape)
+    types = [param.checked_type for param in kernel.params]
+    given = [(rng.integers(0, 100, kind.shape) if "int" in kind.dtype
+              else rng.standard_normal(kind.shape)).astype(kind.dtype) for kind in types]
+    out = tvm.nd.empty(kernel.body.checked_type.shape, kernel.body.checked_type.dtype)
     tvm.build(loops, target=target)["kernel"](*map(tvm.nd.array, given), out)
     want = interpret(kernel, *given)
     np.testing.assert_allclose(out.numpy(), want, rtol=1e-4, atol=1e-4 * abs(want).max())

@@ -15,6 +15,8 @@ from sterna.tir.stmt import Buffer, BufferLoad
 MOST_ROWS = 4
 # Lanes so far apart that none share a row are loaded one by one, if they are so few.
 FEW_LANES = 4
+# The place where a row begins, and how many elements it has.
+Row = tuple[int, int]
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
 
 
@@ -36,10 +38,6 @@ def _picks(places: dict[int, int], lanes: int) -> str:
     """What a shuffle takes for each lane; nothing for those that have no place."""
     return ", ".join(
         f"i32 {places[lane]}" if lane in places else "i32 poison" for lane in range(lanes))
-
-
-# The place where a row begins, and how many elements it has.
-Row = tuple[int, int]
 
 
 def _rows_apart(wanted: list[int]) -> list[Row]:
@@ -150,23 +148,11 @@ class MemoryEmitter(ExprEmitter):
         stride = build.int_value(ramp[1]) if ramp else None
         scattered = ramp is None or (stride not in (0, 1, -1) and buffer.scope == "local")
         based = lanes_from_base(offset) if scattered and self.mask is None else None
-        if based is not None and 0 < max(based[1]) - min(based[1]) < 2 * dtype.lanes:
-            raw = self._load_picked(buffer, *based)
-        elif based is not None and buffer.scope == "local":
-            rows = _rows_held(buffer, *based)
-            if rows:
-                raw = self._from_rows(buffer, based[0], rows, based[1])
-            else:
-                raw = self._load_one_by_one(buffer, *based)
-        elif based is not None and (rows := _rows_apart(based[1])):
-            raw = self._from_rows(buffer, based[0], rows, based[1])
-        elif ramp is None or not self._reads_rows(stride, dtype):
-            few = dtype.lanes <= FEW_LANES and self.mask is None
-            if few and ramp is not None and stride is not None:
-                places = [lane * stride for lane in range(dtype.lanes)]
-                raw = self._load_one_by_one(buffer, ramp[0], places)
-            else:
-                raw = self._gather(buffer, offset)
+        known = self._load_known(buffer, *based) if based is not None else None
+        if known is not None:
+            raw = known
+        elif ramp is None or stride is None or not self._reads_rows(stride, dtype):
+            raw = self._load_far(buffer, offset)
         elif stride == 0:
             one = self._load_scalar(buffer, ramp[0])
             return self.splat(dtype, self._from_memory(dtype.element, one), dtype.lanes)
@@ -177,17 +163,35 @@ class MemoryEmitter(ExprEmitter):
         elif stride == -1:
             raw = self._load_reversed(buffer, ramp[0], dtype.lanes)
         else:
-            assert stride is not None
             raw = self._load_apart(buffer, ramp[0], stride, dtype.lanes)
         return self._from_memory(dtype, raw)
 
-    def _reads_rows(self, stride: int | None, dtype: DataType) -> bool:
+    def _load_known(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str | None:
+        """Elements at known distances from a base, where that is better than a gather; None."""
+        if 0 < max(lanes) - min(lanes) < 2 * len(lanes):
+            return self._load_picked(buffer, base, lanes)
+        held = buffer.scope == "local"
+        rows = _rows_held(buffer, base, lanes) if held else _rows_apart(lanes)
+        if rows:
+            return self._from_rows(buffer, base, rows, lanes)
+        return self._load_one_by_one(buffer, base, lanes) if held else None
+
+    def _load_far(self, buffer: Buffer, offset: Expr) -> str:
+        """Elements that share no rows: by themselves if they are a few at known distances."""
+        ramp, lanes = as_ramp(offset), offset.dtype.lanes
+        stride = build.int_value(ramp[1]) if ramp else None
+        if ramp is None or stride is None or lanes > FEW_LANES or self.mask is not None:
+            return self._gather(buffer, offset)
+        places = [lane * stride for lane in range(lanes)]
+        return self._load_one_by_one(buffer, ramp[0], places)
+
+    def _reads_rows(self, stride: int, dtype: DataType) -> bool:
         """Whether elements so far apart are picked from the rows that hold them."""
         if stride in (0, 1, -1, 2):
             return True
         instructions = self.module.options.instructions
         most = dtype.lanes // 2 if instructions.provides("picks_from_rows") else 0
-        return dtype.bits == 32 and stride is not None and 2 < stride <= most
+        return dtype.bits == 32 and 2 < stride <= most
 
     def _mask_for(self, lanes: int) -> str | None:
         return self.mask[0] if self.mask is not None and self.mask[1] == lanes else None
