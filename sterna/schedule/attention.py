@@ -86,18 +86,37 @@ class Product:
     together: int = 1
     """Steps of a sum whose numbers one load brings."""
 
+    def most_rows(self, vectors: int = 1) -> int:
+        """The rows of the highest tile so wide whose accumulators stay in registers."""
+        return rows_that_fit(vectors, self._registers, self.together)
+
     def tile_width(self, rows: int) -> int:
         """The columns of a tile of so many rows: whole vectors, as many as registers hold."""
-        registers = self.processor.tile_registers
-        if self.together > 1:
-            registers = self.processor.registers_for(self.together)
         fitting = [
             vectors * self.lanes
             for vectors in range(1, MOST_VECTORS + 1)
-            if self.columns % (vectors * self.lanes) == 0
-            and rows_that_fit(vectors, registers, self.together) >= rows
+            if self.columns % (vectors * self.lanes) == 0 and self.most_rows(vectors) >= rows
         ]
         return max(fitting, default=math.gcd(self.columns, self.lanes))
+
+    def unrolled_steps(self, rows: int, width: int) -> int:
+        """Steps written out one after the other.
+
+        One where accumulators leave no register free: what is loaded ahead for the next steps
+        would send them all to memory.
+        """
+        if self.together > 1:
+            return self.together
+        vectors = -(-width // self.lanes)
+        left = self._registers - (rows + 1) * vectors - 1
+        return UNROLLED_STEPS if left > vectors else 1
+
+    @property
+    def _registers(self) -> int:
+        """Those that tiles may use."""
+        if self.together > 1:
+            return self.processor.registers_for(self.together)
+        return self.processor.tile_registers
 
     def cycles(self, rows: int, width: int) -> float:
         """Of some rows by tiles of some columns."""
@@ -139,10 +158,11 @@ def best_share(
         before = TRANSPOSED_BEFORE if share.groups > 1 else 0
         return turns * cycles(share.rows, queries // share.groups) + before
 
+    highest = min(most_rows, *(product.most_rows() for product in products))
     found = [
         Share(groups, rows)
         for groups in range(1, queries + 1)
-        for rows in range(min(queries // groups, most_rows), 0, -1)
+        for rows in range(min(queries // groups, highest), 0, -1)
         if groups == 1 or queries % (groups * rows) == 0
     ]
     return choose("queries", found, end)
@@ -175,6 +195,10 @@ class _Scheduler:
         share = best_share(products, self.queries, count, highest, processor.threads)
         self.groups, self.rows = share.groups, share.rows
         self.columns, self.width = (product.tile_width(self.rows) for product in products)
+        self.steps_of_scores, self.steps_of_values = (
+            product.unrolled_steps(self.rows, width)
+            for product, width in zip(products, (self.columns, self.width), strict=True)
+        )
 
     def _steps_together(self, made: AttentionStages, depth: int) -> int:
         """As many for both products, of numbers that need no conversion."""
@@ -200,7 +224,7 @@ class _Scheduler:
         else:
             transposed.parallel(transposed.fuse(*shared))
         self._place_values(out, piece)
-        self._product(self.schedule[self.mixed], row=1, data=self.power)
+        self._product(self.schedule[self.mixed], 1, self.power, self.steps_of_values)
         self.schedule[self.mixed].set_scope("local")
         self.schedule[self.mixed].compute_at(out, columns)
         self._scores(tile).compute_at(out, rows)
@@ -234,20 +258,19 @@ class _Scheduler:
         stage.unroll(query)
         stage.vectorize(column)
         self.schedule[tile].compute_at(stage, columns)
-        self._product(self.schedule[tile], row=2, data=self.asked)
+        self._product(self.schedule[tile], 2, self.asked, self.steps_of_scores)
         return stage
 
-    def _product(self, stage: Stage, row: int, data: Tensor) -> None:
+    def _product(self, stage: Stage, row: int, data: Tensor, steps: int) -> None:
         """Accumulators of some rows and of vectors, the sum's loop around them.
 
-        data: what has a number for each row and step.
+        data: what has a number for each row and step. steps: so many of the sum are written out.
         """
         axes, depth = list(stage.op.axis), stage.op.reduce_axis[0]
         others = [axis for place, axis in enumerate(axes[:-1]) if place != row]
         size = extents_of([depth])[0]
         inner = [depth]
-        steps = self.together if self.together > 1 else UNROLLED_STEPS
-        if size % steps == 0 and size > steps:
+        if size % steps == 0 and size > steps > 1:
             outer, step = stage.split(depth, factor=steps)
             stage.unroll(step)
             inner = [outer, step]
