@@ -288,6 +288,40 @@ def test_heads_are_a_batch_where_scores_leave_the_cache(
     )
 
 
+@pytest.mark.parametrize("shapes", [
+    ((6, 20, 16), (6, 37, 16), (6, 37, 16)), ((6, 20, 16), (6, 37, 16), (6, 37, 40)),
+    ((6, 20, 16), (1, 37, 16), (6, 37, 16)), ((6, 20, 16), (6, 37, 16), (1, 37, 16)),
+    ((2, 3, 20, 16), (2, 3, 37, 16), (1, 3, 37, 16)),
+    ((2, 3, 20, 16), (1, 3, 37, 16), (2, 3, 37, 16)),
+    ((1, 3, 20, 16), (1, 3, 37, 16), (2, 3, 37, 16)),
+])
+@pytest.mark.parametrize("transposed", [False, True])
+def test_batches_of_heads_are_fused_unless_one_is_broadcast(
+    shapes: tuple[tuple[int, ...], ...], transposed: bool
+) -> None:
+    q, k, v = (relay.var(name, shape=shape) for name, shape in zip("qkv", shapes, strict=True))
+    order = (*range(k.type_annotation.ndim - 2), -1, -2)
+    keys = relay.transpose(k, axes=order) if transposed else k
+    weights = relay.nn.softmax(
+        relay.nn.batch_matmul(q, keys, transpose_b=not transposed) / relay.const(4.0))
+    body = relay.nn.batch_matmul(weights, v, transpose_b=False)
+    mod = tvm.IRModule.from_expr(relay.Function([q, k, v], body))
+    with tvm.transform.PassContext(opt_level=3), answering({"scores": "head by head"}):
+        text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
+        lib = relay.build(mod, target="llvm -mcpu=native")
+    is_whole = len({shape[:-2] for shape in shapes}) == 1
+    assert ("nn.attention" in text) == is_whole
+    rng = np.random.default_rng(0)
+    given = [rng.standard_normal(shape).astype("float32") for shape in shapes]
+    m = graph_executor.GraphModule(lib["default"](tvm.cpu(0)))
+    m.run(**dict(zip("qkv", given, strict=True)))
+    power = np.exp(given[0] @ given[1].swapaxes(-1, -2) / 4)
+    np.testing.assert_allclose(
+        m.get_output(0).numpy(), power / power.sum(-1, keepdims=True) @ given[2],
+        rtol=1e-4, atol=1e-5,
+    )
+
+
 @pytest.mark.parametrize("target", [
     "llvm -mcpu=neoverse-n1 -mtriple=aarch64-linux-gnu",
     "llvm -mcpu=icelake-server -mtriple=x86_64-linux-gnu",

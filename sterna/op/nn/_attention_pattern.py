@@ -7,8 +7,9 @@
 
 Queries, keys and values must lie as they come out of dense layers: (batch, length, heads, width).
 For GPUs whatever lies in another order is transposed: that is part of the kernel which makes it,
-and one kernel for all of attention saves more. On processors heads that lie one after the other are
-taken for a batch, where their scores would not stay in a cache.
+and one kernel for all of attention saves more. On processors heads that lie one after the other,
+also those of three dimensions, (batch * heads, length, width), are taken for a batch, where that
+takes less time than scores which leave the registers and come back.
 """
 
 from collections.abc import Sequence
@@ -33,12 +34,14 @@ if TYPE_CHECKING:
     from sterna.op.nn.dense import BatchMatmulAttrs
 
 HEADS_FIRST, WIDTH_FIRST = [0, 2, 1, 3], [0, 2, 3, 1]
+# Of three dimensions: as they lie, and transposed.
+IN_ORDER, TRANSPOSED = [0, 1, 2], [0, 2, 1]
 # A power of e of a score with less than this added is 0.
 NEVER_BELOW = -1e9
 # Tiles of fewer lanes take longer than what scores cost that leave the cache.
 FEWEST_LANES = 8
-# How often kernels wait for scores to cross the memory, of four times that they do.
-SCORES_MOVED = 2.5
+# How often scores cross the memory between kernels, and what storing and loading one takes besides.
+SCORES_MOVED, STORED = 4, 0.5
 # What products take longer, of their time, whose rows share the first cache with powers.
 PRODUCTS_MORE = 0.05
 # How much longer values may become by zeros that fill their last vectors.
@@ -55,11 +58,16 @@ def as_attention(
     kinds = GPU_DTYPES if turns else DTYPES
     if attrs.transpose_a or not all(_is_static_float(arg, kinds) for arg in args):
         return None
+    if tensor_type(weights).shape[:-2] != tensor_type(values).shape[:-2]:  # one is broadcast
+        return None
     if not is_call_of(weights, "nn.softmax") or _kind_of(attrs) is not None:
         return None
     assert isinstance(weights, Call)
-    if weights.attrs.axis not in (-1, 3):  # type: ignore[union-attr]
+    rank = tensor_type(weights).ndim
+    if weights.attrs.axis not in (-1, rank - 1):  # type: ignore[union-attr]
         return None
+    if rank == 3:
+        return None if turns else _of_whole_heads(attrs, args, target)
     value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, turns)
     if value is None:
         return None if turns else _of_whole_heads(attrs, args, target)
@@ -99,48 +107,58 @@ def _of_whole_heads(
     if target is None or not target.kind.picks_instructions:
         return None
     found = _Scores(weights.args[0], True)
-    value = _untransposed(values, WIDTH_FIRST if attrs.transpose_b else HEADS_FIRST, True)
+    rank = tensor_type(values).ndim
+    plain, transposed = (IN_ORDER, TRANSPOSED) if rank == 3 else (HEADS_FIRST, WIDTH_FIRST)
+    value = _untransposed(values, transposed if attrs.transpose_b else plain, True)
     if found.query is None or found.key is None or found.mask is not None or value is None:
         return None
-    query, key, held = (tensor_type(each) for each in (found.query, found.key, value))
     processor = with_caches(processor_of(target))
-    if not _pays(query, key, held, processor):
+    query, key, held = (_in_order(each) for each in (found.query, found.key, value))
+    if not _pays(*map(tensor_type, (query, key, held)), processor):
         return None
-    (batch, length, heads, _), width = query.concrete_shape, held.concrete_shape[-1]
-    lacking = -width % processor.lanes(held.dtype)
+    width, dtype = tensor_type(held).concrete_shape[-1], tensor_type(held).dtype
+    lacking = -width % processor.lanes(dtype)
     if lacking:  # zeros fill the last vector of each value
-        zero = const(np.zeros((), str(held.dtype)))
-        value = call("nn.pad", value, zero, pad_width=((0, 0), (0, 0), (0, 0), (0, lacking)))
-    made = call("nn.attention", *map(_one_head, (found.query, found.key, value)),
-                scale=found.scale)
-    whole = call("reshape", made, newshape=(batch, heads, length, width + lacking))
+        zero = const(np.zeros((), str(dtype)))
+        held = call("nn.pad", held, zero, pad_width=((0, 0), (0, 0), (0, lacking)))
+    made = call("nn.attention", *map(_one_head, (query, key, held)), scale=found.scale)
+    around = tensor_type(weights).concrete_shape[:-1]
+    whole = call("reshape", made, newshape=(*around, width + lacking))
     if not lacking:
         return whole
-    return call("strided_slice", whole, axes=(3,), begin=(0,), end=(width,))
+    return call("strided_slice", whole, axes=(rank - 1,), begin=(0,), end=(width,))
+
+
+def _in_order(expr: RelayExpr) -> RelayExpr:
+    """(batch, length, heads, width) as (batch * heads, length, width)."""
+    if tensor_type(expr).ndim == 3:
+        return expr
+    batch, length, heads, width = tensor_type(expr).concrete_shape
+    first = call("transpose", expr, axes=tuple(HEADS_FIRST))
+    return call("reshape", first, newshape=(batch * heads, length, width))
 
 
 def _one_head(expr: RelayExpr) -> RelayExpr:
-    """(batch, length, heads, width) as (batch * heads, length, 1, width)."""
-    batch, length, heads, width = tensor_type(expr).concrete_shape
-    first = call("transpose", expr, axes=tuple(HEADS_FIRST))
-    return call("reshape", first, newshape=(batch * heads, length, 1, width))
+    """(batch, length, width) as (batch, length, 1, width)."""
+    batch, length, width = tensor_type(expr).concrete_shape
+    return call("reshape", expr, newshape=(batch, length, 1, width))
 
 
 def _pays(query: TensorType, key: TensorType, value: TensorType, processor: Processor) -> bool:
     """Whether scores that stay in the cache save more than turned keys cost."""
-    (batch, queries, heads, width), keys = query.concrete_shape, key.concrete_shape[1]
+    (batch, queries, width), keys = query.concrete_shape, key.concrete_shape[1]
     lanes, given = processor.lanes(query.dtype), value.concrete_shape[-1]
     mixed = -(-given // lanes) * lanes
     if width % min(lanes, FEWEST_LANES) or mixed > MOST_PADDED * given:
         return False
-    scores = batch * heads * queries * keys
+    scores = batch * queries * keys
     products = scores * (width + mixed) / products_per_cycle(processor)
-    padded = 2 * MOVED * batch * heads * (queries + keys) * mixed if mixed > given else 0
+    padded = MOVED * batch * (queries + keys) * mixed if mixed > given else 0
     cycles = {
-        "product by product": SCORES_MOVED * arriving(scores * query.dtype.bytes, processor),
-        "head by head": (
-            2 * MOVED * batch * heads * keys * width + padded + PRODUCTS_MORE * products
+        "product by product": (
+            SCORES_MOVED * arriving(scores * query.dtype.bytes, processor) + STORED * scores
         ),
+        "head by head": MOVED * batch * keys * width + padded + PRODUCTS_MORE * products,
     }
     with deciding(f"attention {query!r} {key!r}"):
         return choose("scores", list(cycles), cycles.__getitem__) == "head by head"
@@ -258,14 +276,13 @@ class _Scores:
         if attrs.transpose_a or _kind_of(attrs) is not None:
             return
         query, key = (self._without_factor(arg) for arg in product.args)
-        self.query = _untransposed(query, HEADS_FIRST, self.turns)
-        self.key = _untransposed(
-            key, HEADS_FIRST if attrs.transpose_b else WIDTH_FIRST, self.turns
+        if any(tensor_type(arg).shape[:-2] != self.shape[:-2] for arg in (query, key)):
+            return  # one of them is broadcast
+        plain, transposed = (
+            (IN_ORDER, TRANSPOSED) if len(self.shape) == 3 else (HEADS_FIRST, WIDTH_FIRST)
         )
-        if self.query is not None and self.key is not None:
-            asked, held = tensor_type(self.query).shape, tensor_type(self.key).shape
-            if (asked[0], asked[2]) != (held[0], held[2]):  # one of them is broadcast
-                self.query = None
+        self.query = _untransposed(query, plain, self.turns)
+        self.key = _untransposed(key, plain if attrs.transpose_b else transposed, self.turns)
 
     def _without_factor(self, expr: RelayExpr) -> RelayExpr:
         """What a number scales, which on a GPU the scores are scaled by."""
@@ -302,7 +319,7 @@ def _is_static_float(expr: RelayExpr, kinds: tuple[str, ...]) -> bool:
     return (
         isinstance(kind, TensorType)
         and kind.is_static
-        and kind.ndim == 4
+        and kind.ndim in (3, 4)
         and str(kind.dtype) in kinds
     )
 
@@ -318,13 +335,15 @@ def _untransposed(expr: RelayExpr, axes: list[int], turns: bool) -> RelayExpr | 
 
     turns: where nothing was, a transposition makes it.
     """
-    order, whole = list(range(4)), expr
+    order, whole = list(range(len(axes))), expr
+    if order == axes:
+        return expr
     while is_call_of(expr, "transpose"):
         assert isinstance(expr, Call)
-        given = expr.attrs.axes or (3, 2, 1, 0)  # type: ignore[union-attr]
-        order = [given[place] % 4 for place in order]
+        given = expr.attrs.axes or range(len(axes))[::-1]  # type: ignore[union-attr]
+        order = [given[place] % len(axes) for place in order]
         expr = expr.args[0]
         if order == axes:
             return expr
-    back = tuple(axes.index(place) for place in range(4))
+    back = tuple(axes.index(place) for place in range(len(axes)))
     return call("transpose", whole, axes=back) if turns else None
