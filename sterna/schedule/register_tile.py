@@ -13,6 +13,8 @@ FAR_VECTOR = 0.3
 MOST_ROWS = 16
 # Columns of a row that is computed alone: sums side by side, since each waits for its own.
 WIDEST_ROW = 64
+# Vectors side by side of a tile of several rows: 72 and 80 channels are one tile with AVX-512.
+WIDEST = 5
 # Vectors of a tile whose width divides that of a group.
 WIDEST_GROUP = 6
 # Groups that share a vector, and how much longer a product takes there: fewer run as fast apart.
@@ -222,7 +224,7 @@ def step_cycles(
 def _widths(space: TileSpace) -> list[int]:
     """Some vectors that leave room for accumulators, and parts of one behind them."""
     lanes, columns = space.lanes, space.columns
-    vectors = 4 if space.rows > 1 else max(4, WIDEST_ROW // lanes)
+    vectors = WIDEST if space.rows > 1 else max(4, WIDEST_ROW // lanes)
     most = max(n for n in range(1, vectors + 1) if n == 1 or 2 * n < space.registers)
     step = max(1, lanes // 2)
     found = [width for width in range(step, most * lanes + 1, step) if width <= columns]
