@@ -60,6 +60,16 @@ FLOATS: dict[str, Any] = {
     "grouped along depth": (
         (1, 16, 5, 4, 3), (32, 8, 3, 1, 1), {"groups": 2, "padding": (1, 0, 0)},
     ),
+    "pixels apart": ((2, 16, 5, 7, 6), (16, 16, 1, 1, 1), {"strides": (2, 3, 2)}),
+    "lines of pixels apart": ((1, 16, 5, 7, 6), (16, 16, 1, 3, 1), {
+        "strides": (2, 1, 2), "padding": (0, 1, 0), "dilation": (5, 1, 3),
+    }),
+    "images of pixels apart": ((1, 12, 7, 7, 6), (24, 6, 3, 1, 1), {
+        "strides": (2, 3, 3), "padding": (1, 0, 0), "groups": 2,
+    }),
+    "pixels apart beside a border": (
+        (1, 16, 3, 7, 6), (16, 16, 1, 1, 1), {"strides": 2, "padding": (0, 1, 0)},
+    ),
 }
 FEW: dict[str, Any] = {
     "rows": ((1, 4, 19), (6, 4, 3), {"strides": 2}),

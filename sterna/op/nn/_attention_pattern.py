@@ -114,7 +114,7 @@ def _of_whole_heads(
         return None
     processor = with_caches(processor_of(target))
     query, key, held = (_in_order(each) for each in (found.query, found.key, value))
-    if not _pays(*map(tensor_type, (query, key, held)), processor):
+    if not _pays(tensor_type(query), tensor_type(key), tensor_type(held), processor):
         return None
     width, dtype = tensor_type(held).concrete_shape[-1], tensor_type(held).dtype
     lacking = -width % processor.lanes(dtype)

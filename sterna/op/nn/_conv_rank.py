@@ -140,6 +140,9 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
     few = least < (LEAST_OF_ROWS if _is_along_depth(attrs, window) else LEAST_OF_VOLUMES)
     if few and not are_bytes(data, weight):
         return None
+    read = _of_pixels_read(attrs, args, window)
+    if read is not None:
+        return depth_as_channels(read.attrs, read.args) or read  # type: ignore[arg-type]
     if _is_along_depth(attrs, window):
         return _lines_of_pixels(attrs, args, data.concrete_shape, weight.concrete_shape)
     batch, _, extent, high, wide = data.concrete_shape
@@ -172,6 +175,29 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
     size = tensor_type(made).concrete_shape[2:]
     made = call("reshape", made, newshape=(batch, steps, outputs, *size))
     return call("transpose", made, axes=DEPTH_FIRST)
+
+
+def _of_pixels_read(
+    attrs: "ConvAttrs", args: tuple[RelayExpr, ...], window: list[int]
+) -> Call | None:
+    """The same of those pixels of its images that are read at all; None if all may be.
+
+    A window of one pixel leaves out the pixels between its strides: every image is a smaller one.
+    """
+    apart = [
+        axis for axis in range(3)
+        if window[axis] == 1 < attrs.strides[axis] and not attrs.before[axis] + attrs.after[axis]
+    ]
+    if apart in ([], [0]):  # steps along depth alone are left out without a copy
+        return None
+    shape = tensor_type(args[0]).concrete_shape
+    read = call(
+        "strided_slice", args[0], axes=tuple(2 + axis for axis in apart), begin=(0,) * len(apart),
+        end=tuple(shape[2 + axis] for axis in apart),
+        strides=tuple(attrs.strides[axis] for axis in apart),
+    )
+    strides = tuple(1 if axis in apart else n for axis, n in enumerate(attrs.strides))
+    return call("nn.conv3d", read, args[1], **{**dict(attrs.items()), "strides": strides})
 
 
 def _side_by_side(parts: list[Call], groups: int) -> RelayExpr:
