@@ -299,14 +299,22 @@ class VirtualMachine:
 
     def invoke(self, func_name: str, *args: Any, **kwargs: Any) -> Any:
         """Call a function, with these arguments or with those that were set."""
-        if args or kwargs:
-            given = self._arranged(func_name, args, kwargs)
-        else:
-            given = self._set.get(func_name, [])
-            if any(value is None for value in given) or len(given) != len(self._names(func_name)):
-                params = ", ".join(self._names(func_name))
-                raise ValueError(f"'{func_name}' takes {params}; set_input has not given all")
-        return self._given(self._invoke(func_name, *given))
+        return self._given(self._invoke(func_name, *self._arguments(func_name, args, kwargs)))
+
+    def _arguments(
+        self, func_name: str, args: Sequence[Any], named: Mapping[str, Any]
+    ) -> list[Any]:
+        """These arguments, or those that were set."""
+        return self._arranged(func_name, args, named) if args or named else self._kept(func_name)
+
+    def _kept(self, func_name: str) -> list[Any]:
+        """The arguments of a function that were set."""
+        names, given = self._names(func_name), self._set.get(func_name, [])
+        if any(value is None for value in given) or len(given) != len(names):
+            raise ValueError(
+                f"'{func_name}' takes {', '.join(names)}; set_input has not given all"
+            )
+        return given
 
     def call(self, func_name: str, values: Sequence[NDArray]) -> Any:
         """Call a function with its arguments in order, which the machine reads where they lie."""
@@ -348,11 +356,14 @@ class VirtualMachine:
         end_to_end: bool = False, cooldown_interval_ms: int = 0, repeats_to_cooldown: int = 1,
         **kwargs: Any,
     ) -> BenchmarkResult:
-        """Time a function on arguments; end_to_end also takes their way into the machine."""
-        given = self._arranged(func_name, args, kwargs)
+        """Time a function on arguments, or on those that were set.
+
+        end_to_end also takes their way into the machine.
+        """
+        given = self._arguments(func_name, args, kwargs)
 
         def once() -> None:
-            taken = self._arranged(func_name, args, kwargs) if end_to_end else given
+            taken = self._arguments(func_name, args, kwargs) if end_to_end else given
             self._invoke(func_name, *taken)
 
         return make_evaluator(

@@ -179,6 +179,10 @@ def test_inputs_are_set_or_given(counter: Executable) -> None:
     machine.invoke_stateful("main")
     np.testing.assert_array_equal(machine.get_outputs()[0].numpy(), X + 11)
     assert machine.benchmark(sterna.cpu(), X, repeat=2, number=2).mean > 0
+    fresh = VirtualMachine(counter, sterna.cpu())
+    with pytest.raises(ValueError, match="set_input has not given all"):
+        fresh.benchmark(sterna.cpu())
+    assert machine.benchmark(sterna.cpu(), repeat=1, number=1, end_to_end=True).mean > 0
     with pytest.raises(ValueError, match="takes x; got 0 values by place and y by name"):
         machine.run(y=X)
     with pytest.raises(ValueError, match="has no function 'mane'; it has main"):

@@ -212,3 +212,55 @@ def test_factors_of_channels_become_factors_of_weights(outputs: int, moved: bool
 
     relay.analysis.post_order_visit(kernels, visit)
     assert shapes == [(1, 1, 1, 32, outputs) if moved else (1, 7, 7, 32)]
+
+
+def changes(param: Any, body: Any, wanted: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """The changes of layout that a user's wish leaves; the numbers stay."""
+    before = relay.Function((param,), body)
+    made = apply(transform.ConvertLayout(wanted), before)
+    assert_same_values(run(made), run(before))
+    found: list[tuple[str, str]] = []
+    folded = apply(transform.FoldConstant(), made)
+    relay.analysis.post_order_visit(folded, lambda e: found.extend(_way(e)))
+    return found
+
+
+def test_quantised_convolutions() -> None:
+    x = relay.var("x", shape=(1, 4, 6, 6), dtype="int8")
+    weight = np.random.default_rng(1).integers(-9, 9, (5, 4, 3, 3)).astype("int8")
+    scales = np.linspace(0.1, 0.5, 5).astype("float32")
+    sums = relay.qnn.op.conv2d(
+        x, relay.const(weight), relay.const(3), relay.const(0), relay.const(np.float32(0.5)),
+        relay.const(scales), kernel_size=(3, 3), channels=5, padding=(1, 1),
+    )
+    wanted = {"nn.conv2d": ["NHWC", "default"], "qnn.conv2d": ["NHWC", "default"]}
+    assert changes(x, sums, wanted) == [THERE, BACK]
+    narrow = relay.qnn.op.requantize(
+        sums, relay.const(0.5 * scales), relay.const(0), relay.const(np.float32(4.0)),
+        relay.const(0), axis=1, out_dtype="int8",
+    )
+    again = relay.qnn.op.conv2d(
+        narrow, relay.const(weight.reshape(4, 5, 3, 3)), relay.const(0), relay.const(0),
+        relay.const(np.float32(0.5)), relay.const(np.float32(0.25)), kernel_size=(3, 3), channels=4,
+    )
+    assert changes(x, again, wanted) == [THERE, BACK]
+    assert changes(x, again, {"qnn.conv2d": ["NCHW", "default"]}) == []
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_transposed_convolutions(groups: int) -> None:
+    x = picture()
+    body = relay.nn.conv2d_transpose(
+        relay.nn.relu(x), array(4, 3, 3, 2), strides=(2, 1), padding=(1, 0), groups=groups
+    )
+    for kernel in ("default", "HWIO"):
+        assert changes(x, body, {"nn.conv2d_transpose": ["NHWC", kernel]}) == [THERE, BACK]
+
+
+def test_pools_and_resizing_by_themselves() -> None:
+    x = picture()
+    body = relay.nn.avg_pool2d(relay.nn.max_pool2d(x, (3, 3), (2, 2), padding=1), (2, 2))
+    assert changes(x, body, {"nn.max_pool2d": ["NHWC"]}) == [THERE, BACK]
+    body = relay.image.resize2d(x, (9, 9), method="linear")
+    assert changes(x, body, {"image.resize2d": ["NHWC"]}) == [THERE, BACK]
+    assert changes(x, body, {"image.resize2d": ["default"]}) == []

@@ -38,7 +38,9 @@ def conv_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
     """A convolution has the layouts that its attributes name."""
     result = Laid(old.out_layout or old.data_layout, attrs.out_layout or attrs.data_layout)
     data = Laid(old.data_layout, attrs.data_layout)
-    return LayoutPlan((data, Laid(old.kernel_layout, attrs.kernel_layout)), (result,), attrs)
+    weight = Laid(old.kernel_layout, attrs.kernel_layout)
+    others = [None] * (len(operands) - 2)  # scales and zero points
+    return LayoutPlan((data, weight, *others), (result,), attrs)
 
 
 def convert_conv(
@@ -56,6 +58,18 @@ def convert_conv(
         kernel = f"{spatial}{per_channel}" if last else f"OI{spatial}"
     made: Attrs = attrs.replace(data_layout=data, kernel_layout=kernel, out_layout="")
     return made
+
+
+def convert_transposed(
+    attrs: Any, args: tuple[RelayExpr, ...], layouts: tuple[str, ...]
+) -> Attrs | None:
+    """The same of transposed convolutions, whose weights begin with input channels."""
+    data = layouts[0] if layouts else "default"
+    if data == "default" or (len(layouts) > 1 and layouts[1] != "default"):
+        return convert_conv(attrs, args, layouts)
+    spatial = "".join(axis for axis in layout_of(data).primal if axis not in "NC")
+    last = layout_of(data).primal.endswith("C")
+    return convert_conv(attrs, args, (data, f"{spatial}OI" if last else f"IO{spatial}"))
 
 
 def device_conv(attrs: Any, args: tuple[RelayExpr, ...]) -> Attrs | None:

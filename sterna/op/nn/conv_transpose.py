@@ -18,6 +18,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, Type
 from sterna.op.checks import expect_dim, map_dims, not_empty, tensor
 from sterna.op.dynamic import tensor_type
+from sterna.op.nn._conv_layout import conv_layout, convert_transposed
 from sterna.op.nn._conv_shape import Layouts
 from sterna.op.nn._narrow_floats import convolved_in_float32
 from sterna.op.nn._transposed_phases import by_phases
@@ -350,9 +351,13 @@ def _register(rank: int, attrs: type[ConvTransposeAttrs], cases: list[Case]) -> 
         complete=_complete,
         compute=_compute,
         reference=_reference,
-        contraction=ContractionRules(describe=_contraction, widen=partial(_in_float32, rank)),
+        contraction=ContractionRules(
+            describe=_contraction, widen=partial(_in_float32, rank),
+            convert_layout=convert_transposed,
+        ),
         macs=_macs,
         legalize=by_phases,
+        layout=conv_layout,
         pattern=OUT_ELEMWISE_FUSABLE,
         mixed_precision="always",
         cases=cases,

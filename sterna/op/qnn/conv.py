@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from sterna.op.dynamic import tensor_type
+from sterna.op.nn._conv_layout import conv_layout, convert_conv, convert_transposed
 from sterna.op.nn._conv_shape import Layouts, sizes_of
 from sterna.op.nn.conv_transpose import (
     Conv1DTransposeAttrs,
@@ -20,7 +21,7 @@ from sterna.op.qnn.products import INPUTS, INT32, Product, case_parameters
 from sterna.op.windows import Padding, Windowed
 from sterna.relay.attributes import attributes
 from sterna.relay.expr import RelayExpr, const
-from sterna.relay.op import Case, call
+from sterna.relay.op import Case, ContractionRules, call
 from sterna.support.dtype import DataType
 
 
@@ -165,10 +166,12 @@ def _register(
     ).register(
         attrs, cases, f"nn.conv{rank}d of quantised data and weights; the scale of its sums is "
         "input_scale * kernel_scale.",
+        layout=conv_layout, contraction=ContractionRules(convert_layout=convert_conv),
     )
     Product(f"nn.conv{rank}d_transpose", lambda attrs, ndim: None, _columns).register(
         transposed, others, f"nn.conv{rank}d_transpose of quantised data and weights; the scale "
         "of its sums is input_scale * kernel_scale.",
+        layout=conv_layout, contraction=ContractionRules(convert_layout=convert_transposed),
     )
 
 

@@ -200,7 +200,7 @@ class Product:
         made: Array = record.reference(wide, x, w)
         return made.astype(numpy_dtype(attrs.out_dtype))
 
-    def register(self, attrs: type[Attrs], cases: list[Case], doc: str) -> None:
+    def register(self, attrs: type[Attrs], cases: list[Case], doc: str, **more: Any) -> None:
         """Makes it an operator."""
         register(OpRecord(
             self.plain.replace("nn.", "qnn."),
@@ -214,6 +214,7 @@ class Product:
             mixed_precision="never",
             cases=cases,
             doc=doc,
+            **more,
         ))
 
 
