@@ -54,8 +54,9 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         *([] if on_gpu else [T.TabulateBytes(processor)]),  # after layouts, which pass through it
         T.ChooseImplementations(processor),  # after weights are constants in their last layout
         *([T.FewerKernels()] if on_gpu else []),  # after constants are folded
-        # last but one: kernels are not looked into
+        # near the end: kernels are not looked into
         T.FuseOps(processor=processor, notes_fixed=on_gpu),
+        T.SingleOpKernels(),  # if fusion was turned off
         T.SumRows(processor),  # of what has become kernels of their own
         T.InferType(),
     ]

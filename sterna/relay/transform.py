@@ -39,6 +39,7 @@ from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.share_joined_parts import ShareJoinedParts
 from sterna.relay.passes.simplify_expr import SimplifyExpr, SimplifyExprPostAlterOp
 from sterna.relay.passes.simplify_inference import SimplifyInference
+from sterna.relay.passes.single_op_kernels import SingleOpKernels
 from sterna.relay.passes.skip_border_taps import SkipBorderTaps
 from sterna.relay.passes.sum_rows import SumRows
 from sterna.relay.passes.tabulate_bytes import TabulateBytes
@@ -61,7 +62,8 @@ __all__ = [
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize",
     "MergeComposite", "Pass", "PassContext", "PlanDevices",
     "RemoveUnusedFunctions", "Sequential", "ShareJoinedParts", "SimplifyExpr",
-    "SimplifyExprPostAlterOp", "SimplifyInference", "SkipBorderTaps", "SumRows", "TabulateBytes",
+    "SimplifyExprPostAlterOp", "SimplifyInference", "SingleOpKernels", "SkipBorderTaps", "SumRows",
+    "TabulateBytes",
     "ToANormalForm", "ToBasicBlockNormalForm", "ToGraphNormalForm", "ToMixedPrecision",
     "WidenFloats",
     "function_pass", "module_pass",

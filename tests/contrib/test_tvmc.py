@@ -37,7 +37,8 @@ def test_from_file_to_result(
     result = tvmc.run(tvmc.TVMCPackage(package.package_path), device="cpu", inputs={"x": given})
     weight = np.arange(12, dtype="float32").reshape(4, 3) / 10
     np.testing.assert_allclose(result.get_output("output_0"), np.maximum(given @ weight, 0), 1e-5)
-    assert "a run takes" in str(result) and "output_0: float32[2, 3]" in str(result)
+    assert "mean (ms)" in str(result) and str(result).endswith("Output Names:\n ['output_0']")
+    assert len(result.times.results) == 10 and result.times.mean > 0
     result.save(tmp_path / "out.npz")
     assert np.load(tmp_path / "out.npz")["output_0"].shape == (2, 3)
     zeros = tvmc.run(package, fill_mode="zeros", repeat=1).get_output("output_0")
@@ -52,8 +53,14 @@ def test_mistakes_are_named(tmp_path: Path, model: Path) -> None:
     with pytest.raises(tvmc.TVMCException, match="load has no option color"):
         tvmc.load(model, color="red")
     package = tvmc.compile(tvmc.load(model), target="llvm", package_path=tmp_path / "small.so")
-    with pytest.raises(tvmc.TVMCException, match="device is cpu, cuda or opencl"):
+    with pytest.raises(tvmc.TVMCException, match="device is cpu, cuda, cl, opencl, not"):
         tvmc.run(package, device="tpu")
+    with pytest.raises(tvmc.TVMCException, match="output_format is so or mlf, not 'zip'"):
+        tvmc.compile(tvmc.load(model), target="llvm", output_format="zip")
+    with pytest.raises(tvmc.TVMCException, match="tune has no option color"):
+        tvmc.tune(tvmc.load(model), target="llvm", color="red")
+    with pytest.raises(tvmc.TVMCException, match="is lent by a tracker; give its hostname"):
+        tvmc.tune(tvmc.load(model), target="llvm", rpc_key="pi")
     with pytest.raises(tvmc.TVMCException, match="fill_mode is random, zeros, ones"):
         tvmc.run(package, fill_mode="twos")
     with pytest.raises(tvmc.TVMCException, match="there is no output z"):

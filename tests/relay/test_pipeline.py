@@ -135,3 +135,18 @@ def test_norms_are_gone_from_networks() -> None:
         )
     names = re.findall(r"([a-z_0-9.]+)\(", str(made["main"]))
     assert "nn.batch_norm" not in names and "multiply" not in names and "sqrt" not in names
+
+
+def test_operators_run_one_by_one_without_fusion() -> None:
+    x = relay.var("x", shape=(2, 4))
+    mod = tvm.IRModule.from_expr(relay.Function(
+        (x,), relay.nn.relu(relay.nn.dense(x, relay.const(np.eye(3, 4, dtype="float32"))))
+    ))
+    given = np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4)
+    for level in (0, 3):
+        with tvm.transform.PassContext(level, disabled_pass=["FuseOps"]):
+            lib = relay.build(mod, "llvm")
+        assert "dense_nn_relu" not in lib.get_graph_json()
+        module = tvm.contrib.graph_executor.GraphModule(lib["default"](tvm.cpu()))
+        module.run(x=given)
+        np.testing.assert_allclose(module.get_output(0).numpy(), np.maximum(given[:, :3], 0))
