@@ -1,10 +1,13 @@
-"""Intrinsics of users' own: a name that call_intrin knows, and a rule for each target.
+"""Intrinsics by users' rules: names of their own that call_intrin knows, and known ones as well.
 
     tvm.ir.register_op_attr("tir.mylog", "TCallEffectKind", tvm.tir.CallEffectKind.Pure)
 
     @tvm.ir.register_intrin_lowering("tir.mylog", target="llvm")
     def by_logarithm(call):
         return tvm.tir.log(call.args[0])
+
+A rule for an intrinsic that is known, such as tir.exp, holds instead of what a target has for it in
+loops that tvm.build compiles; kernels of graphs stay as they are.
 """
 
 from collections.abc import Callable
@@ -26,6 +29,19 @@ class CallEffectKind:
 
 
 _rules: dict[str, dict[str, tuple[int, Rule]]] = {}
+# Those of them that targets know without a rule.
+_known: set[str] = set()
+
+
+class _Named(str):
+    """The name of an intrinsic, as rules ask for it."""
+
+    __slots__ = ()
+
+    @property
+    def name(self) -> str:
+        """With the classic prefix."""
+        return f"tir.{self}"
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
@@ -45,7 +61,7 @@ def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int 
 def register_intrin_lowering(
     op_name: str, target: str, *, f: Rule | None = None, level: int = 10
 ) -> Any:
-    """A rule that says calls of an intrinsic of one's own by others, for targets of a kind.
+    """A rule that says calls of an intrinsic by others, for targets of a kind.
 
     target: the kind, or "default". Of two rules the one of the higher level holds.
     """
@@ -54,7 +70,9 @@ def register_intrin_lowering(
             op_name, target, f=decorated, level=level
         )
     name = op_name.removeprefix("tir.")
-    if name not in _rules:
+    if name in INTRINSICS and name not in _rules:
+        _known.add(name)
+    elif name not in _rules:
         _declare(op_name, False)
     known = _rules.setdefault(name, {})
     if target not in known or level >= known[target][0]:
@@ -64,7 +82,7 @@ def register_intrin_lowering(
 
 def _declare(op_name: str, has_effect: bool) -> None:
     name = op_name.removeprefix("tir.")
-    if name in INTRINSICS and name not in _rules:
+    if name in INTRINSICS and (name not in _rules or name in _known):
         raise ValueError(f"'{op_name}' is an intrinsic already; take another name")
     _rules.setdefault(name, {})
     INTRINSICS.pop(name, None)
@@ -72,22 +90,27 @@ def _declare(op_name: str, has_effect: bool) -> None:
 
 
 def is_registered(name: str) -> bool:
-    """Whether it is an intrinsic of a user's."""
+    """Whether there are rules of users for an intrinsic."""
     return name in _rules
 
 
 def by_rule(call: Call, kind: str) -> Expr:
-    """What a rule for targets of a kind makes of a call."""
+    """What a rule for targets of a kind makes of a call; of one that is known, it may be itself."""
     rules = _rules[call.op]
     rule = rules.get(kind, rules.get(DEFAULT))
+    if rule is None and call.op in _known:
+        return call
     if rule is None:
         known = ", ".join(sorted(rules)) or "no target"
         raise ValueError(
             f"the intrinsic tir.{call.op} has rules for {known}, not for {kind}: "
             f'register_intrin_lowering("tir.{call.op}", target="{kind}", f=...)'
         )
-    made = rule[1](call)
-    if not isinstance(made, Expr) or made is call or made.dtype != call.dtype:
+    given = Call(call.dtype, _Named(call.op), call.args)
+    made = rule[1](given)
+    if made is given and call.op in _known:
+        return call
+    if not isinstance(made, Expr) or made is given or made.dtype != call.dtype:
         raise ValueError(
             f"the rule of tir.{call.op} for {kind} gave {made} for {call}: it must give another "
             f"expression of {call.dtype}"

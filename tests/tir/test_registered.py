@@ -1,5 +1,6 @@
 """Intrinsics of users' own, by rules for each target, and functions of C on GPUs."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -7,6 +8,7 @@ import pytest
 
 import sterna as tvm
 from sterna import te, tir
+from sterna.tir import registered
 from sterna.tir.registered import register_intrin_lowering, register_op_attr
 
 GPU = "cuda -arch=sm_70"
@@ -52,6 +54,43 @@ def test_a_rule_says_what_an_intrinsic_is() -> None:
         build(lambda x: mylog(x.astype("float64")).astype("float32"))
 
 
+@pytest.fixture
+def forgotten() -> Iterator[None]:
+    yield
+    for name in ("tanh", "cosh"):
+        registered._rules.pop(name, None)
+        registered._known.discard(name)
+
+
+@pytest.mark.usefixtures("forgotten")
+def test_a_rule_for_an_intrinsic_that_is_known() -> None:
+    seen = []
+
+    def rule(call: Any) -> Any:
+        seen.append(call.op.name)
+        if call.dtype == "float32":
+            return tir.call_pure_extern("float32", f"{call.op.name[4:]}f", call.args[0])
+        return call
+
+    tvm.ir.register_intrin_lowering("tir.tanh", target="cuda", f=rule, level=99)
+    assert "st.global" in build(tir.tanh, GPU).imported_modules[0].get_source()
+    assert seen == ["tir.tanh"]
+    given = np.linspace(-2, 2, 9, dtype="float32")
+    x, y = tvm.nd.array(given), tvm.nd.empty((9,))
+    build(tir.tanh)(x, y)  # other targets know it as before
+    np.testing.assert_allclose(y.numpy(), np.tanh(given), rtol=1e-6)
+    assert len(seen) == 1
+    tvm.ir.register_intrin_lowering("tir.tanh", target="llvm", f=rule)
+    build(tir.tanh)(x, y)
+    np.testing.assert_allclose(y.numpy(), np.tanh(given), rtol=1e-6)
+    doubled = build(lambda x: tir.tanh(x.astype("float64")).astype("float32"))
+    doubled(x, y)  # the rule gives the call itself
+    np.testing.assert_allclose(y.numpy(), np.tanh(given), rtol=1e-6)
+    tvm.ir.register_intrin_lowering("tir.cosh", "llvm", f=lambda call: tir.cosh(call.args[0] * 2))
+    build(tir.cosh)(x, y)
+    np.testing.assert_allclose(y.numpy(), np.cosh(2 * given), rtol=1e-6)
+
+
 def test_functions_of_c_on_a_gpu() -> None:
     for name in ("__expf", "expf"):
         source = build(lambda x, name=name: tir.call_pure_extern("float32", name, x), GPU)
@@ -62,6 +101,6 @@ def test_functions_of_c_on_a_gpu() -> None:
 
 def test_what_cannot_be_registered() -> None:
     with pytest.raises(ValueError, match=r"'tir\.exp' is an intrinsic already"):
-        register_intrin_lowering("tir.exp", "llvm", f=lambda call: call)
+        register_op_attr("tir.exp", "TCallEffectKind", tir.CallEffectKind.Pure)
     with pytest.raises(ValueError, match=r"graphs is its record, relay\.op\.OpRecord"):
         register_op_attr("nn.relu", "target.own", lambda call: True)

@@ -29,6 +29,7 @@ from sterna.tir import stmt as S
 from sterna.tir.effects import calls, has_effect
 from sterna.tir.in_place import overlapping
 from sterna.tir.stmt import Buffer, BufferLoad, PrimFunc, Stmt
+from sterna.tir.threads import LAUNCHED
 
 # Larger allocations come from the host: stacks are small.
 MAX_LOCAL_BYTES = 16384
@@ -196,7 +197,7 @@ class FunctionWriter(RepackWriter):
         return made
 
     def loop(self, stmt: S.For) -> None:
-        if stmt.kind == "thread":
+        if stmt.kind == "thread" and stmt.thread in LAUNCHED:
             raise CodegenError(f"{self.func.name}: a loop over {stmt.thread} needs a GPU")
         low, extent = self.ranges.of(stmt.min), self.ranges.of(stmt.extent)
         assert low is not None and extent is not None, "loops run over integers"

@@ -33,6 +33,7 @@ from sterna.tir.stmt import (
     Stmt,
     Tensorized,
 )
+from sterna.tir.threads import LAUNCHED
 
 _STACK_BYTES = 16 << 10
 """The largest buffer that lives in a function's frame."""
@@ -288,7 +289,7 @@ class StmtEmitter(PackedEmitter):
     # ---- loops ----
 
     def _for(self, stmt: For) -> None:
-        if stmt.kind == "thread":
+        if stmt.kind == "thread" and stmt.thread in LAUNCHED:
             raise ValueError(
                 f"the loop over {stmt.var.name} is bound to {stmt.thread}: a CPU has no such "
                 "threads; use parallel instead"

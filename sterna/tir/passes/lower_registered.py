@@ -25,15 +25,22 @@ def lower_registered(func: PrimFunc, kind: str, on_gpu: bool) -> PrimFunc:
 class _Lowering(Rewriter):
     def __init__(self, kind: str, on_gpu: bool) -> None:
         self.kind, self.on_gpu = kind, on_gpu
+        self.inside: list[str] = []
+        """The intrinsics whose rules are being followed."""
 
     def visit_Call(self, call: Call) -> Expr:
         done: Call = self.rewrite_children(call)
-        if is_registered(done.op):
-            lowered: Expr = self.rewrite(by_rule(done, self.kind))
+        if is_registered(done.op) and done.op not in self.inside:
+            made = by_rule(done, self.kind)
+            if made is done:
+                return done
+            self.inside.append(done.op)  # a rule for a known one may well say it by itself
+            lowered: Expr = self.rewrite(made)
+            self.inside.pop()
             return lowered
         if self.on_gpu and done.op == "call_pure_extern":
-            made = _mathematics(done)
-            return done if made is None else made
+            found = _mathematics(done)
+            return done if found is None else found
         return done
 
 
