@@ -73,7 +73,7 @@ UPWARD = {
     ),
     "sterna/support/classic.py": (
         {"auto_scheduler", "autotvm", "contrib", "driver", "frontend", "ir", "meta_schedule",
-         "micro", "relay", "rpc", "runtime", "target", "te", "testing", "tir"},
+         "micro", "relay", "rpc", "runtime", "target", "te", "testing", "tir", "topi"},
         "where names of the classic API are found: one table for attributes and imports",
     ),
     "sterna/target/kinds/": (

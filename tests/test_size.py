@@ -39,7 +39,7 @@ BUDGET = {
     "te": 6100,
     "testing": 5330,
     "tir": 15700,
-    "topi": 1870,
+    "topi": 2170,
     "tune": 3170,
 }
 

@@ -124,6 +124,8 @@ MOVED = {
     "sterna.tir.op.call_pure_extern": "sterna.tir.external:call_pure_extern",
     "sterna.tir.usmp": "sterna.tir.usmp",
     "sterna.tir.usmp.utils": "sterna.tir.usmp",
+    "sterna.topi.broadcast": "sterna.topi.elementwise",
+    "sterna.topi.math": "sterna.topi.elementwise",
 }
 
 # Names of the classic API that nothing here stands for, and what does their work.

@@ -90,6 +90,11 @@ class Lowering:
         for arg in self.args:
             if isinstance(arg, Tensor):
                 stage = self.schedule.stage_map.get(arg.op)
+                if stage is None and isinstance(arg.op, PlaceholderOp):
+                    unread = Buffer(arg.name, arg.dtype, arg.op.output(0).shape)
+                    params.append(unread.data)
+                    buffers.append(unread)
+                    continue
                 if stage is None:
                     raise ValueError(
                         f"the argument {arg.name} is not part of the schedule; remove it, or make "

@@ -169,9 +169,22 @@ def test_arguments_are_checked_when_building() -> None:
         tvm.build(schedule, [a, b])
     with pytest.raises(ValueError, match="Tensor, Buffer or Var"):
         tvm.build(schedule, [a, b, c, "d"])
-    other = te.placeholder((3,), name="other")
+    other = te.compute((3,), lambda i: a[i] * 2, name="other")
     with pytest.raises(ValueError, match="other is not part of the schedule"):
         tvm.build(schedule, [a, b, c, other])
+
+
+def test_an_input_that_nothing_reads_is_an_argument() -> None:
+    unread, n = te.placeholder((3, te.var("m")), "int8", name="unread"), te.var("n")
+    a = te.placeholder((n,), name="a")
+    b = te.compute((n,), lambda i: a[i] + 1.0, name="b")
+    for target in ("llvm", "c"):
+        built = tvm.build(te.create_schedule(b.op), [unread, a, b], target, name="f")
+        x, y = np.ones(4, "float32"), np.zeros(4, "float32")
+        built(np.zeros((3, 2), "int8"), x, y)
+        np.testing.assert_array_equal(y, 2)
+        with pytest.raises(TypeError, match="argument unread must be of type int8"):
+            built(np.zeros((3, 2), "float32"), x, y)
 
 
 def test_targets_without_a_generator_say_so() -> None:
