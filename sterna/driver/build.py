@@ -27,10 +27,11 @@ def lower(
     binds: Any = None,
     simple_mode: bool = False,
 ) -> IRModule:
-    """The loops that will run. simple_mode leaves out the passes that make them hard to read."""
-    if binds:
-        raise ValueError("binds is not supported: pass the buffers themselves in args")
-    functions = {f.name: f for f in _functions(inp, args, name)}
+    """The loops that will run. simple_mode leaves out the passes that make them hard to read.
+
+    binds: by tensor, the buffers that arguments of a schedule have.
+    """
+    functions = {f.name: f for f in _functions(inp, args, name, binds)}
     if not PassContext.current().get_config("tir.noalias"):
         functions = {name: _with_attr(f, "noalias", False) for name, f in functions.items()}
     with deep_recursion():
@@ -41,28 +42,33 @@ def schedule_to_module(
     sch: Schedule, args: Sequence[Any] | None = None, name: str = "main", binds: Any = None
 ) -> IRModule:
     """The loops of a schedule before any pass."""
-    if binds:
-        raise ValueError("binds is not supported: pass the buffers themselves in args")
-    return IRModule({each.name: each for each in _functions(sch, args, name)})
+    return IRModule({each.name: each for each in _functions(sch, args, name, binds)})
 
 
-def _functions(inp: Any, args: Sequence[Any] | None, name: str) -> list[PrimFunc]:
+def _functions(
+    inp: Any, args: Sequence[Any] | None, name: str, binds: Any = None
+) -> list[PrimFunc]:
     if isinstance(inp, Schedule):
         if args is None:
             raise ValueError("args must be given for lowering a schedule: its inputs and outputs")
-        made = lower_schedule(inp, args, name)
+        made = lower_schedule(inp, args, name, binds)
         if len(args) == len(made.params):
             return [made]
         return [_with_attr(made, "arguments", len(args))]
     if isinstance(inp, PrimFunc):
-        return [inp]
+        return [inp if inp.name else _with_name(inp, name)]
     if isinstance(inp, IRModule):
         functions = list(inp.functions.values())
         wrong = [f for f in functions if not isinstance(f, PrimFunc)]
         if wrong:
             raise ValueError(f"only functions of loops can be built, not {wrong[0]!r}")
-        return functions  # type: ignore[return-value]
+        return [each if each.name else _with_name(each, name)
+                for name, each in inp.functions.items() if isinstance(each, PrimFunc)]
     raise ValueError(f"expected a schedule, a PrimFunc or an IRModule, got {type(inp).__name__}")
+
+
+def _with_name(func: PrimFunc, name: str) -> PrimFunc:
+    return func.with_attr("global_symbol", name)
 
 
 def _with_attr(func: PrimFunc, name: str, value: Any) -> PrimFunc:

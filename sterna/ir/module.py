@@ -34,6 +34,8 @@ class IRModule:
     wrap: ClassVar[Callable[[Any], Node]]
     # How a module of graph functions is written; the graph IR sets it.
     write: ClassVar[Callable[..., str] | None] = None
+    # The names of functions that know them, by class.
+    own_names: ClassVar[dict[type[Node], Callable[[Any], str]]] = {}
 
     def __init__(
         self, functions: Mapping[Any, Node] | None = None, attrs: Mapping[str, Any] | None = None
@@ -43,7 +45,12 @@ class IRModule:
 
     @classmethod
     def from_expr(cls, expr: Any, functions: Mapping[Any, Node] | None = None) -> "IRModule":
-        """A module whose main is a graph: a function, or an expression of free variables."""
+        """A module whose main is a graph: a function, or an expression of free variables.
+
+        A function of loops has the name that it knows.
+        """
+        if type(expr) in cls.own_names:
+            return cls({**(functions or {}), cls.own_names[type(expr)](expr) or "main": expr})
         return cls({**(functions or {}), "main": cls.wrap(expr)})
 
     def __getitem__(self, name: Any) -> Any:
@@ -83,6 +90,11 @@ class IRModule:
     def update_func(self, name: Any, function: Node) -> None:
         """Put another function in place of one."""
         self[name] = function
+
+    def update(self, other: "IRModule | Mapping[Any, Node]") -> None:
+        """Take in the functions of another module, in place of those of equal names."""
+        given = other if isinstance(other, IRModule) else IRModule(other)
+        self.functions.update(given.functions)
 
     def __contains__(self, name: object) -> bool:
         return name in self.functions

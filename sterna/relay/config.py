@@ -30,3 +30,10 @@ for _face, _where in (("auto_scheduler", "ApplyHistoryBest"), ("meta_schedule", 
         f"relay.backend.use_{_face}", bool, False,
         f"taken as programs give it: builds inside of {_face}'s {_where} use it by themselves",
     )
+for _name, _why in (
+    ("relay.FuseOps.link_params", "constants stay in the kernels that they are folded into"),
+    ("relay.backend.disable_compile_engine_cache", "kernels are kept by what they compute"),
+    ("relay.frontend.fill_span", "expressions know the nodes that they come from"),
+    ("relay.remove_standalone_reshapes.enable", "reshapes are views and cost nothing"),
+):
+    register_config(_name, bool, False, f"taken as programs give it: {_why}")

@@ -184,12 +184,21 @@ class NDArray(_core.NDArray):
         """A DLPack capsule that shares the memory."""
         return self.__dlpack__()
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Its numbers, for pickle and copy.deepcopy, which make an array on the processor."""
+        return _restored, (self.numpy(), str(self.dtype))
+
     def __repr__(self) -> str:
         where = f"<NDArray shape={self.shape}, {self.dtype}, {self.device}>"
         try:
             return f"{where}\n{self.numpy()!r}"
         except TypeError:
             return where
+
+
+def _restored(values: NumPyArray, dtype: str) -> NDArray:
+    """An array as it was pickled."""
+    return empty(values.shape, dtype).copyfrom(values)
 
 
 def empty(

@@ -1,6 +1,6 @@
 """Lowering: from a schedule to loops."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from sterna.arith import Analyzer
@@ -47,16 +47,43 @@ class Place:
     roll: Roll | None = None
 
 
-def lower_schedule(schedule: Schedule, args: Sequence[Argument], name: str) -> PrimFunc:
-    """The loops of a schedule as a function of these arguments."""
-    return Lowering(normalize(schedule), args, name).run()
+def lower_schedule(
+    schedule: Schedule, args: Sequence[Argument], name: str,
+    binds: Mapping[Tensor, Buffer] | None = None,
+) -> PrimFunc:
+    """The loops of a schedule as a function of these arguments; binds: their buffers, by tensor."""
+    return Lowering(normalize(schedule), args, name, binds or {}).run()
+
+
+def bound_buffer(tensor: Tensor, bound: Buffer, shape: tuple[Expr, ...]) -> Buffer:
+    """The buffer that a program has for an argument."""
+    if bound.dtype != tensor.dtype or len(bound.shape) != len(shape) or any(
+        build.int_value(one) not in (None, build.int_value(other))
+        for one, other in zip(bound.shape, shape, strict=True)
+    ):
+        extents = ", ".join(map(str, shape))
+        raise ValueError(
+            f"binds: the buffer {bound.name} is not of {tensor.dtype} and the shape ({extents}) "
+            f"like the argument {tensor.name}"
+        )
+    if bound.strides:
+        raise ValueError(
+            f"binds: the buffer {bound.name} of {tensor.name} has strides, but functions are "
+            "called with arrays without gaps: copy the array, or read a larger one by its indices"
+        )
+    return Buffer(bound.name, bound.dtype, shape, bound.scope, (), bound.alignment,
+                  bound.axis_separators)
 
 
 class Lowering:
     """A schedule, where its stages are kept, and the loops that come of it."""
 
-    def __init__(self, schedule: Schedule, args: Sequence[Argument], name: str) -> None:
+    def __init__(
+        self, schedule: Schedule, args: Sequence[Argument], name: str,
+        binds: Mapping[Tensor, Buffer],
+    ) -> None:
         self.schedule = schedule
+        self.binds = binds
         self.name = name
         self.on_device = any(
             how.bind_thread is not None
@@ -123,6 +150,9 @@ class Lowering:
 
     def argument_buffer(self, stage: Stage, tensor: Tensor) -> Buffer:
         shape = stage.op.output(tensor.value_index).shape  # in the layout that it has by now
+        bound = self.binds.get(tensor)
+        if bound is not None:
+            return bound_buffer(tensor, bound, shape)
         return Buffer(
             tensor.name, tensor.dtype, shape, axis_separators=stage.axis_separators
         )

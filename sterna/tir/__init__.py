@@ -34,6 +34,8 @@ from sterna.ir.expr import (
     Var,
 )
 from sterna.support.classic import classic_names
+from sterna.tir import analysis as analysis
+from sterna.tir import classic_func as classic_func
 from sterna.tir import ir_builder, stmt_functor, transform
 from sterna.tir import op as _op
 from sterna.tir.buffer import decl_buffer

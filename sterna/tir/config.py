@@ -85,3 +85,14 @@ register_config(
     "tir.usmp.use_workspace_io", bool, False,
     "inputs and outputs lie in the planned memory too; a C interface says where",
 )
+for _name, _kind, _why in (
+    ("tir.Simplify", dict, "what is simplified follows from what can be proved"),
+    ("tir.HoistIfThenElse", dict, "conditions are hoisted wherever that is sound"),
+    ("tir.RemoveNoOp", dict, "all that does nothing is removed"),
+    ("tir.detect_global_barrier", bool, "blocks of a grid are told to wait where they must"),
+    ("tir.enable_equiv_terms_in_cse_tir", bool, "equal numbers are found by their values"),
+    ("tir.merge_static_smem", bool, "shared memory is planned as one piece"),
+    ("tir.use_async_copy", bool, "schedules say which copies run on"),
+    ("tir.ptx_ldg32", bool, "loads of what no kernel writes are found by the code generator"),
+):
+    register_config(_name, _kind, _kind(), f"taken as programs give it: {_why}")

@@ -1,20 +1,23 @@
 """Functions of scalars."""
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from sterna.ir import build
 from sterna.ir.expr import Call, Expr, ExprLike
 from sterna.support.classic import classic_names
+from sterna.support.dtype import DataType
 
 __all__ = [
-    "abs", "acos", "acosh", "all", "any", "asin", "asinh", "atan", "atan2", "atanh", "ceil", "clz",
+    "abs", "acos", "acosh", "add", "all", "any", "asin", "asinh", "atan", "atan2", "atanh",
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "ceil", "ceildiv", "clz",
     "copysign", "cos", "cosh", "div", "erf", "exp", "exp10", "exp2", "floor", "floordiv",
-    "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "isfinite", "isinf",
-    "isnan", "log",
-    "log10", "log1p", "log2", "logical_and", "logical_not", "logical_or", "nearbyint", "popcount",
-    "power", "round", "rsqrt", "select", "sigmoid", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-    "truncdiv", "truncmod",
+    "floormod", "fmod", "hypot", "if_then_else", "indexdiv", "indexmod", "infinity", "isfinite",
+    "isinf", "isnan", "ldexp", "likely", "log", "log10", "log1p", "log2", "logical_and",
+    "logical_not", "logical_or", "multiply", "nearbyint", "nextafter", "popcount", "pow", "power",
+    "q_multiply_shift", "round", "rsqrt", "select", "shift_left", "shift_right", "sigmoid", "sin",
+    "sinh", "sqrt", "subtract", "tan", "tanh", "trunc", "truncdiv", "truncmod",
 ]
 
 div = build.div
@@ -27,6 +30,80 @@ logical_or = build.logical_or
 select = build.select
 truncdiv = build.truncdiv
 truncmod = build.truncmod
+
+
+def add(lhs: Any, rhs: Any) -> Expr:
+    """lhs + rhs."""
+    return build.add(lhs, rhs)
+
+
+def subtract(lhs: Any, rhs: Any) -> Expr:
+    """lhs - rhs."""
+    return build.sub(lhs, rhs)
+
+
+def multiply(lhs: Any, rhs: Any) -> Expr:
+    """lhs * rhs."""
+    return build.mul(lhs, rhs)
+
+
+def ceildiv(lhs: Any, rhs: Any) -> Expr:
+    """lhs / rhs, rounded upward."""
+    a, b = build.match_types(lhs, rhs)
+    return build.floordiv(a + b - 1, b)
+
+
+def bitwise_and(x: Any, y: Any) -> Expr:
+    """The bits that both have."""
+    return build.bitwise("bitwise_and", x, y)
+
+
+def bitwise_or(x: Any, y: Any) -> Expr:
+    """The bits that one of them has."""
+    return build.bitwise("bitwise_or", x, y)
+
+
+def bitwise_xor(x: Any, y: Any) -> Expr:
+    """The bits that only one of them has."""
+    return build.bitwise("bitwise_xor", x, y)
+
+
+def bitwise_not(x: Any) -> Expr:
+    """The bits that x has not."""
+    return ~build.as_expr(x)
+
+
+def shift_left(x: Any, y: Any) -> Expr:
+    """x with its bits y places higher."""
+    return build.bitwise("shift_left", x, y)
+
+
+def shift_right(x: Any, y: Any) -> Expr:
+    """x with its bits y places lower; its sign comes in."""
+    return build.bitwise("shift_right", x, y)
+
+
+def likely(cond: Any) -> Expr:
+    """A condition that nearly always holds."""
+    return build.call_intrinsic("likely", build.as_expr(cond))
+
+
+def infinity(dtype: str) -> Expr:
+    """What is above all numbers of a type of floats."""
+    if not DataType(dtype).is_float:
+        raise ValueError(f"infinity is of floats, not of {dtype}; max_value is its largest number")
+    return build.const(math.inf, dtype)
+
+
+def q_multiply_shift(x: Any, y: Any, q: Any, s: Any) -> Expr:
+    """round(x * y * 2**(s - q)) of int32: a product of fixed point whose halves go upward."""
+    places, shift, wide = build.as_expr(q), build.as_expr(s), DataType("int64")
+    is_left = shift > 0
+    up = build.cast(wide, build.select(is_left, shift, 0))
+    down = build.cast(wide, places + build.select(is_left, 0, -shift))
+    product = shift_left(build.cast(wide, x), up) * build.cast(wide, y)
+    half = shift_left(build.const(1, wide), down - 1)
+    return build.cast(DataType("int32"), shift_right(product + half, down))
 
 
 def _float_argument(name: str, value: Any) -> Expr:
@@ -107,11 +184,18 @@ def _of_two(op: str, doc: str) -> Callable[[Any, Any], Expr]:
     return function
 
 
-power = _of_two("pow", "x to the power of y.")
+power = pow = _of_two("pow", "x to the power of y.")
+nextafter = _of_two("nextafter", "The number next to x in the direction of y.")
 atan2 = _of_two("atan2", "The angle of the point (y, x): its arguments are y and x.")
 fmod = _of_two("fmod", "The remainder of x / y with the sign of x.")
 hypot = _of_two("hypot", "sqrt(x*x + y*y).")
 copysign = _of_two("copysign", "x with the sign of y.")
+
+
+def ldexp(x: Any, y: Any) -> Expr:
+    """x * 2**y."""
+    base = _float_argument("ldexp", x)
+    return build.call_intrinsic("ldexp", base, build.cast(base.dtype, build.as_expr(y)))
 
 
 def _test(op: str, doc: str) -> Callable[[Any], Expr]:

@@ -255,6 +255,12 @@ class BufferStore(Stmt):
     indices: tuple[Expr, ...]
     predicate: Expr | None = None
 
+    def __post_init__(self) -> None:
+        if type(self.indices) is not tuple:
+            self.indices = tuple(build.as_expr(index) for index in self.indices)
+        if not isinstance(self.value, Expr):
+            self.value = build.const(self.value, self.buffer.dtype)
+
 
 @node
 class Evaluate(Stmt):
@@ -262,12 +268,25 @@ class Evaluate(Stmt):
 
     value: Expr
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.value, Expr):
+            self.value = build.as_expr(self.value)
+
 
 @node
 class SeqStmt(Stmt):
     """One after the other."""
 
     stmts: tuple[Stmt, ...]
+
+    def __post_init__(self) -> None:
+        if type(self.stmts) is not tuple:
+            self.stmts = tuple(self.stmts)
+
+    @property
+    def seq(self) -> tuple[Stmt, ...]:
+        """The statements, by their classic name."""
+        return self.stmts
 
 
 @node
@@ -277,6 +296,16 @@ class IfThenElse(Stmt):
     condition: Expr
     then: Stmt
     otherwise: Stmt | None = None
+
+    @property
+    def then_case(self) -> Stmt:
+        """The one, by its classic name."""
+        return self.then
+
+    @property
+    def else_case(self) -> Stmt | None:
+        """The other, by its classic name."""
+        return self.otherwise
 
 
 @node
@@ -319,6 +348,11 @@ class AttrStmt(Stmt):
     value: Expr
     body: Stmt
 
+    @property
+    def attr_key(self) -> str:
+        """The key, by its classic name."""
+        return self.key
+
 
 @node
 class Prefetch(Stmt):
@@ -347,6 +381,17 @@ class PrimFunc(Node):
     buffers: tuple[Buffer | None, ...]
     body: Stmt
     attrs: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def buffer_map(self) -> dict[Var, Buffer]:
+        """The buffers by their parameters."""
+        pairs = zip(self.params, self.buffers, strict=True)
+        return {param: buffer for param, buffer in pairs if buffer is not None}
+
+    @property
+    def ret_type(self) -> None:
+        """It returns nothing."""
+        return None
 
     def with_body(self, body: Stmt) -> "PrimFunc":
         """The same function with another body; the same object if nothing changes."""

@@ -46,6 +46,9 @@ class PrimFuncPass(FunctionPass):
 
     def transform(self, mod: IRModule, context: PassContext) -> IRModule:
         made = super().transform(mod, context)
+        for name, function in made.functions.items():
+            if made is not mod and isinstance(function, PrimFunc) and not function.name:
+                made.functions[name] = function.with_attr("global_symbol", str(name))
         if options.verify_passes and made is not mod:
             self._verify(mod, made)
         return made

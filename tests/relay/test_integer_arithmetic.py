@@ -1,6 +1,7 @@
 """Quantised graphs in integers: against NumPy, whatever the shapes, signs, scales and borders."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -153,3 +154,16 @@ def test_products_of_bytes_are_rounded_before_and_after_their_zero_point() -> No
         with tvm.transform.PassContext(opt_level=3):
             got = relay.create_executor("graph", mod).evaluate()(*values).numpy()
         np.testing.assert_array_equal(got, wanted)
+
+
+def test_by_its_classic_name() -> None:
+    x = relay.var("x", shape=(1, 4), dtype="int8")
+    scale, zero = number(0.5, "float32"), number(0, "int32")
+    wide = relay.qnn.op.dequantize(x, scale, zero)
+    weight = relay.qnn.op.dequantize(number(np.eye(3, 4), "int8"), scale, zero)
+    made = relay.qnn.op.quantize(relay.nn.dense(wide, weight), scale, zero)
+    mod = transform.InferType()(tvm.IRModule.from_expr(made))
+    whole = transform.FakeQuantizationToInteger()(mod)
+    assert "qnn.dense" in str(whole) and "qnn.dequantize" not in str(whole)
+    with pytest.raises(ValueError, match="knows no hard_fail"):
+        transform.FakeQuantizationToInteger(hard_fail=True)

@@ -9,6 +9,7 @@ carry it: to where it is quantised again, or to an operator that has no rule and
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sterna.ir.transform import Pass, function_pass
 from sterna.relay.expr import Call, Function, RelayExpr, Tuple
@@ -29,6 +30,21 @@ def IntegerArithmetic() -> Pass:
         opt_level=2, name="IntegerArithmetic", kind=Function,
     )
     return made
+
+
+def FakeQuantizationToInteger(
+    hard_fail: bool = False, use_qat: bool = False, optional_qnn_ops: Any = None
+) -> Pass:
+    """The same by its classic name: what has no integers stays in floats.
+
+    A build at level 2 and above does it by itself; the arguments, which steer how much is tried,
+    have nothing to steer.
+    """
+    if hard_fail:
+        raise ValueError(
+            "FakeQuantizationToInteger knows no hard_fail: what has no integers stays in floats"
+        )
+    return IntegerArithmetic()
 
 
 def integer_arithmetic(func: Function) -> Function:

@@ -186,7 +186,12 @@ def conv2d(
     data: Tensor, kernel: Tensor, strides: Any, padding: Padding, dilation: Any,
     data_layout: str, kernel_layout: str = "", out_dtype: str | None = None,
 ) -> Tensor:
-    """A convolution of images in any of the layouts NCHW, NHWC and HWCN."""
+    """A convolution of images in any of the layouts NCHW, NHWC and HWCN.
+
+    The type of the sums may stand behind data_layout, as it did before there were kernel layouts.
+    """
+    if kernel_layout and out_dtype is None and kernel_layout[0].islower():
+        kernel_layout, out_dtype = "", kernel_layout
     own = kernel_layout or ("OIHW" if data_layout == "NCHW" else "HWIO")
     return conv(data, kernel, strides, padding, dilation, 1, data_layout, own, out_dtype,
                 "conv2d", f"conv2d_{data_layout.lower()}")
