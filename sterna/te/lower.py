@@ -86,7 +86,7 @@ class Lowering:
         self.binds = binds
         self.name = name
         self.on_device = any(
-            how.bind_thread is not None
+            how.is_launched
             for stage in schedule.stages for how in stage.iter_var_attrs.values()
         )
         """Whether threads of a device run it, so that arrays lie in its memory."""

@@ -85,7 +85,7 @@ class Nest:
         together = {
             leaf.var
             for leaf, attributes in self.stage.iter_var_attrs.items()
-            if leaf.iter_type == COMM_REDUCE and attributes.bind_thread is not None
+            if leaf.iter_type == COMM_REDUCE and attributes.is_launched
         }
         for part in self.parts_of(self.stage.store_predicate):
             if not together.intersection(variables_in(part)):
@@ -238,6 +238,7 @@ class Nest:
         thread = leaf if leaf.iter_type == THREAD_INDEX else attributes.bind_thread
         if thread is not None:
             self.check_thread(leaf, thread)
+        if thread is not None and (leaf.iter_type != COMM_REDUCE or attributes.is_launched):
             return For(var, zero, extent, "thread", body, thread.thread_tag)
         kind = "serial" if build.is_const(extent, 0) else _KINDS[attributes.kind]
         return For(var, zero, extent, kind, body)  # vectors have one lane at the least

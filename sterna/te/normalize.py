@@ -5,7 +5,6 @@ from sterna.te.inline import inline_stages
 from sterna.te.scan import place_scans
 from sterna.te.schedule import Fuse, Schedule, Split, Stage
 from sterna.te.tensor import COMM_REDUCE, DATA_PAR, IterVar
-from sterna.tir.threads import LAUNCHED
 
 
 def normalize(schedule: Schedule) -> Schedule:
@@ -42,8 +41,7 @@ def _put_threads_first(stage: Stage) -> None:
 
 def _is_bound(stage: Stage, axis: IterVar) -> bool:
     attributes = stage.iter_var_attrs.get(axis)
-    thread = attributes.bind_thread if attributes is not None else None
-    return thread is not None and thread.thread_tag in LAUNCHED
+    return attributes is not None and attributes.is_launched
 
 
 def _follow_group(stage: Stage) -> None:

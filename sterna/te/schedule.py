@@ -31,6 +31,7 @@ from sterna.te.tensor import (
     Range,
     Tensor,
 )
+from sterna.tir.threads import LAUNCHED
 
 if TYPE_CHECKING:
     from sterna.te.group import Group
@@ -89,6 +90,11 @@ class AxisAttributes:
     tensor_intrin: TensorIntrin | None = None
     pragmas: list[tuple[str, Any]] = field(default_factory=list)
     prefetches: list["Ahead"] = field(default_factory=list)
+
+    @property
+    def is_launched(self) -> bool:
+        """Whether threads of a device run it; virtual ones are loops."""
+        return self.bind_thread is not None and self.bind_thread.thread_tag in LAUNCHED
 
 
 class Stage:

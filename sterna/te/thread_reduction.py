@@ -46,7 +46,7 @@ def shared_axes(nest: "Nest", leaves: Sequence[IterVar]) -> list[IterVar]:
     return [
         leaf for leaf in leaves
         if leaf.iter_type == COMM_REDUCE
-        and leaf in bound and bound[leaf].bind_thread is not None
+        and leaf in bound and bound[leaf].is_launched
     ]
 
 

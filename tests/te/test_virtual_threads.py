@@ -36,6 +36,20 @@ def test_a_virtual_thread_on_a_processor(target: str, scope: str, extent: int) -
     np.testing.assert_allclose(made.numpy(), wanted, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("target", ["llvm", "c"])
+def test_a_sum_along_a_virtual_thread(target: str) -> None:
+    a, k = te.placeholder((5, 24), name="A"), te.reduce_axis((0, 24), "k")
+    b = te.compute((5,), lambda i: te.sum(a[i, k], axis=k), name="B")
+    s = te.create_schedule(b.op)
+    outer, _ = s[b].split(k, factor=5)
+    s[b].bind(outer, te.thread_axis("vthread"))
+    assert "blockIdx" not in str(tvm.lower(s, [a, b]))
+    given: Any = np.random.default_rng(2).standard_normal((5, 24)).astype("float32")
+    made = tvm.nd.empty((5,))
+    tvm.build(s, [a, b], target)(tvm.nd.array(given), made)
+    np.testing.assert_allclose(made.numpy(), given.sum(1), rtol=1e-5)
+
+
 def test_threads_of_a_gpu_stay_refused_on_a_processor() -> None:
     a = te.placeholder((8,), name="A")
     b = te.compute((8,), lambda i: a[i] + 1.0, name="B")
