@@ -12,7 +12,7 @@ from tests.test_layering import FILES, RANKS
 # Lines of Python by folder; "" is the files beside the folders.
 BUDGET = {
     "": 190,
-    "arith": 3900,
+    "arith": 3930,
     "as_tvm": 320,
     "auto_scheduler": 3140,
     "autotvm": 2090,
@@ -30,7 +30,7 @@ BUDGET = {
     "model": 3900,
     "op": 33650,
     "quantization": 2690,
-    "relay": 12780,
+    "relay": 12830,
     "rpc": 5090,
     "runtime": 2500,
     "schedule": 22900,
@@ -38,7 +38,7 @@ BUDGET = {
     "target": 4540,
     "te": 6100,
     "testing": 5330,
-    "tir": 15700,
+    "tir": 15800,
     "topi": 2170,
     "tune": 3170,
 }
