@@ -5,8 +5,8 @@ from sterna.arith.bounds import IntBound, Interval
 from sterna.arith.bounds import IntBound as ConstIntBound
 from sterna.arith.bounds import Modulus as ModularSet
 from sterna.arith.digits import Digits, NoDigits
-from sterna.arith.int_set import IntervalSet, detect_linear_equation
 from sterna.arith.interval import detect_linear, interval
+from sterna.arith.interval_set import IntervalSet, detect_linear_equation
 from sterna.arith.substitute import substitute
 
 __all__ = [
