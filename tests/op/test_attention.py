@@ -300,12 +300,12 @@ def test_batches_of_heads_are_fused_unless_one_is_broadcast(
     shapes: tuple[tuple[int, ...], ...], transposed: bool
 ) -> None:
     q, k, v = (relay.var(name, shape=shape) for name, shape in zip("qkv", shapes, strict=True))
-    order = (*range(k.type_annotation.ndim - 2), -1, -2)
+    order = (*range(len(shapes[1]) - 2), -1, -2)
     keys = relay.transpose(k, axes=order) if transposed else k
     weights = relay.nn.softmax(
         relay.nn.batch_matmul(q, keys, transpose_b=not transposed) / relay.const(4.0))
     body = relay.nn.batch_matmul(weights, v, transpose_b=False)
-    mod = tvm.IRModule.from_expr(relay.Function([q, k, v], body))
+    mod = tvm.IRModule.from_expr(relay.Function((q, k, v), body))
     with tvm.transform.PassContext(opt_level=3), answering({"scores": "head by head"}):
         text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
         lib = relay.build(mod, target="llvm -mcpu=native")
