@@ -6,6 +6,7 @@ intermediate results lie. What the graph gives is computed right into the output
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
@@ -266,6 +267,12 @@ def _output_names(graph: Graph) -> list[str]:
 
 def _element(buffer: Buffer, index: int) -> Expr:
     return Call(HANDLE, "address_of", (BufferLoad(buffer, (build.const(index),)),))
+
+
+def layers_by_kernel(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The nodes of the model that each kernel computes, in all of its calls."""
+    calls = sources_by_kernel(graph)
+    return {name: tuple(chain.from_iterable(each)) for name, each in calls.items()}
 
 
 def sources_by_kernel(graph: Graph) -> Sources:
