@@ -37,7 +37,9 @@ class AcrossKernel(StatementKernel):
         ib, made = self.ib, self.made
         ib.scope_attr(None, "pragma_import_c", DOTS.definition)
         memory, copies = self.data, copies_pixels(made)
-        self.read_first(lead_of_pixels(made, 1 if copies else 0))
+        # what two turns write reads what was there before the first
+        if not (self.reads_data_again and made.outputs % self.channels):
+            self.read_first(lead_of_pixels(made, 1 if copies else 0))
         if copies:
             ib.scope_attr(None, "pragma_import_c", COPY.definition)
             if not made.is_pointwise:

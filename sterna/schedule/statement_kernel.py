@@ -29,6 +29,8 @@ class StatementKernel(ABC):
     """What else stands for the weights."""
     out: BufferVar
     finish: Finish | None = None
+    reads_data_again: bool = False
+    """Whether what follows the contraction reads its data as well."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -43,6 +45,7 @@ class StatementKernel(ABC):
     ) -> Tensor:
         """What the statements make of data and packed weights, with what follows."""
         reads = () if epilogue is None else epilogue.reads
+        self.reads_data_again = operands[0] in reads
 
         def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             self.ib = ir_builder.create()
