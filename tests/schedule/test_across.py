@@ -33,7 +33,8 @@ def wanted_for(name: str) -> str:
 def test_layers_are_exact(name: str) -> None:
     made, feeds, want = layer(name)
     mod = implement(made, M55, wanted_for(name), target="c")
-    assert names_in(mod) == [wanted_for(name)]
+    is_rescaled = "qnn.rescaled_quads" in mod.astext()
+    assert names_in(mod) == ([] if is_rescaled else [wanted_for(name)])
     np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), **feeds), want)
 
 
