@@ -39,7 +39,7 @@ class AcrossKernel(StatementKernel):
         memory, copies = self.data, copies_pixels(made)
         # what two turns write reads what was there before the first
         if not (self.reads_data_again and made.outputs % self.channels):
-            self.read_first(lead_of_pixels(made, 1 if copies else 0))
+            self.read_first(lead_of_pixels(made, 1 if copies else 0), together=made.outputs)
         if copies:
             ib.scope_attr(None, "pragma_import_c", COPY.definition)
             if not made.is_pointwise:

@@ -90,7 +90,8 @@ class HalvesKernel(StatementKernel):
         step = self._step()
         ib.scope_attr(None, "pragma_import_c", step.definition)
         memory = self.data
-        self.read_first(lead_of_pixels(self.made, 0 if self.bytes else each))
+        lead = lead_of_pixels(self.made, 0 if self.bytes else each)
+        self.read_first(lead, together=each * self.made.outputs)
         if not self.bytes:
             memory = ib.allocate("int64", (self.groups * each,), name="pixels")
         with ib.for_range(0, -(-self.made.pixels // each), name="panel") as number:

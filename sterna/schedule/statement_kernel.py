@@ -63,12 +63,18 @@ class StatementKernel(ABC):
         )
         return made
 
-    def read_first(self, lead: int = 0, source: BufferVar | None = None) -> None:
+    def read_first(
+        self, lead: int = 0, source: BufferVar | None = None, together: int = 0
+    ) -> None:
         """Say that each number of the data is read before what takes its place is written.
 
         lead: by how many numbers the result must begin before the data for that.
         source: another operand of which that is said instead.
+        together: results that are written in some order of their own. Where what follows reads
+        data in their places, they lie exactly there, or all of them before it.
         """
+        if lead and self.reads_data_again:
+            lead = max(lead, together)
         read = source or self.data
         first = read[(0,) * len(read.shape)]
         self.ib.scope_attr(build.const(lead), READS_FIRST, address_of(first))
