@@ -63,7 +63,7 @@ LAYERS: list[dict[str, Any]] = [
     {"rows": 1, "depth": 256, "units": 2, "has_pairs": True},  # four groups in a turn
     {"rows": 1, "depth": 332, "units": 11, "has_pairs": True},
     {"rows": 1, "depth": 41, "units": 64, "has_pairs": True},
-    {"rows": 2, "depth": 52, "units": 5, "has_one_factor": True, "has_pairs": True},
+    {"rows": 1, "depth": 52, "units": 5, "has_one_factor": True, "has_pairs": True},
 ]
 
 

@@ -14,14 +14,14 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.qnn._double_rounding import INT8, INT32, INT64
 from sterna.op.qnn._rescaled_layer import (
+    DepthwiseAttrs,
     bytes_and_records,
+    depthwise_of,
     in_place_of,
     layer_cost,
     rescaled_layer,
 )
-from sterna.op.windows import full_padding, positive
 from sterna.relay.arrays import Array
-from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
 from sterna.schedule.across_steps import QUAD
@@ -43,29 +43,6 @@ from sterna.te import sum as te_sum
 HALF = 1 << 30
 # Instructions of a product in loops of vectors.
 PLAIN_PRODUCT = 1.7
-
-
-@attributes
-class RescaledQuadsAttrs(Attrs):
-    """Of qnn.rescaled_quads."""
-
-    window: tuple[int, ...] = (3, 3)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    border: int = 0
-    """What lies outside of the data."""
-    outputs: int = 0
-    """Results of a row in registers together; 0: one after the other, on any processor."""
-
-    def normalize(self) -> None:
-        given = {"window": self.window, "strides": self.strides, "dilation": self.dilation}
-        if any(len(extents) != 2 for extents in given.values()):
-            raise ValueError("window, strides and dilation are of two axes, not "
-                             f"{self.window}, {self.strides}, {self.dilation}")
-        for name, extents in given.items():
-            positive(extents, name)
-        self.padding = full_padding(self.padding, 2)
 
 
 def implement_quads(found: Call, processor: Processor) -> RelayExpr | None:
@@ -114,13 +91,13 @@ def _records(
 # ---- the operator ----
 
 
-def _infer(attrs: RescaledQuadsAttrs, data: Type, records: Type) -> TensorType:
+def _infer(attrs: DepthwiseAttrs, data: Type, records: Type) -> TensorType:
     kind, words = bytes_and_records(data, records, 4)
     if not kind.is_static:
         raise ValueError(f"data has known extents, not {kind}")
     channels, taps = kind.concrete_shape[-1], int(np.prod(attrs.window))
     want = (channels // QUAD, taps + BESIDE)
-    made = _contraction(attrs, kind)
+    made = depthwise_of(attrs, kind, channels)
     if channels % QUAD or tuple(words.shape) != want or min(made.result) < 1:
         raise ValueError(f"records of four channels have the shape {want} for windows of "
                          f"{attrs.window} in {kind}, whose channels come by four, not "
@@ -130,23 +107,10 @@ def _infer(attrs: RescaledQuadsAttrs, data: Type, records: Type) -> TensorType:
     return TensorType((made.batch, *made.result, channels), INT8)
 
 
-def _contraction(attrs: RescaledQuadsAttrs, data: TensorType) -> Contraction:
-    batch, *image, channels = data.concrete_shape
-    before, after = attrs.padding[:2], attrs.padding[2:]
-    reach = [(k - 1) * apart for k, apart in zip(attrs.window, attrs.dilation, strict=True)]
-    extents = zip(image, reach, attrs.strides, before, after, strict=True)
-    result = tuple((n + first + last - k - 1) // step + 1 for n, k, step, first, last in extents)
-    return Contraction(
-        batch, tuple(image), channels, result, channels, INT8, INT8, INT32, attrs.window,
-        attrs.strides, attrs.dilation, before=before, after=after, groups=channels,
-        border=attrs.border,
-    )
-
-
 def _compute(
-    attrs: RescaledQuadsAttrs, out: TensorType, data: Tensor, records: Tensor
+    attrs: DepthwiseAttrs, out: TensorType, data: Tensor, records: Tensor
 ) -> Tensor:
-    made = _contraction(attrs, TensorType(data.shape, INT8))
+    made = depthwise_of(attrs, TensorType(data.shape, INT8), out.concrete_shape[-1])
     if attrs.outputs:
         kernel = RescaledQuadKernel(made, attrs.outputs)
         return kernel.tensor("T_rescaled", out, None, (data, records))
@@ -179,8 +143,8 @@ def _compute(
     return result
 
 
-def _reference(attrs: RescaledQuadsAttrs, data: Array, records: Array) -> Array:
-    made = _contraction(attrs, TensorType(data.shape, INT8))
+def _reference(attrs: DepthwiseAttrs, data: Array, records: Array) -> Array:
+    made = depthwise_of(attrs, TensorType(data.shape, INT8), data.shape[-1])
     four = np.ascontiguousarray(records[:, QUAD : QUAD + made.taps]).astype("<i4").view("<i1")
     taps = four.reshape(len(records), *made.window, QUAD).astype(np.int64)
     weights = taps.transpose(1, 2, 0, 3).reshape(*made.window, -1)
@@ -200,7 +164,7 @@ def _reference(attrs: RescaledQuadsAttrs, data: Array, records: Array) -> Array:
     return np.asarray(np.clip(half >> 1, -128, 127).astype(np.int8))
 
 
-def _macs(attrs: RescaledQuadsAttrs, out: TensorType, *operands: TensorType) -> int:
+def _macs(attrs: DepthwiseAttrs, out: TensorType, *operands: TensorType) -> int:
     """One for each element of the result and each tap of the window."""
     return int(np.prod(out.concrete_shape)) * int(np.prod(attrs.window))
 
@@ -219,7 +183,7 @@ def _case(window: tuple[int, int], data: tuple[int, ...], **attrs: Any) -> Case:
 register(OpRecord(
     "qnn.rescaled_quads",
     inputs=("data", "records"),
-    attrs=RescaledQuadsAttrs,
+    attrs=DepthwiseAttrs,
     infer=_infer,
     compute=_compute,
     reference=_reference,

@@ -96,9 +96,8 @@ def _instructions(given: RescaledLayer) -> float:
         return layer_cost(given, PLAIN_PRODUCT)
     tile = Tile(plan.integer("pixels"), plan.integer("channels"))
     spared = calls_saved(given.made, tile.pixels, tile.channels)
-    if tile.pixels > 1:
-        spared += LOADED * given.made.pixels * given.made.outputs
-    return layer_instructions(given.made, tile) - spared
+    shared = LOADED * (1 - 1 / tile.pixels) * given.made.pixels * given.made.outputs
+    return layer_instructions(given.made, tile) - spared - shared
 
 
 def _have_room(weights: Array, start: Array) -> bool:
