@@ -11,7 +11,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.relay.arrays import Array
 from tests.schedule.byte_layers import extremes
-from tests.schedule.implemented import implement, names_in, run_built
+from tests.schedule.implemented import implement, run_built
 from tests.schedule.test_halves import M4
 from tests.schedule.test_rescaled_pixels import rounded_twice
 
