@@ -3,9 +3,10 @@
     python benchmarks/tiny_layers.py MODEL.tflite [...] [--board=mps3_an547] [--counted=FOLDER]
 
 `sterna micro --layers` counts them in QEMU; the products are those of the file, also where
-channels that cannot matter are left out. On a Cortex-M4 (mps2_an386) layers are held against what
-they may take, on a Cortex-M55 (mps3_an547) against what CMSIS-NN takes for such a layer, by
-gcc 12.2 -O3. Counts are left in the folder that --counted names, and taken from it if there.
+channels that cannot matter are left out. A kernel of several layers counts for the first. On a
+Cortex-M4 (mps2_an386) layers are held against what they may take, on a Cortex-M55 (mps3_an547)
+against what CMSIS-NN takes for such a layer, by gcc 12.2 -O3. Counts are left in the folder that
+--counted names, and taken from it if there.
 """
 
 import json
@@ -85,7 +86,8 @@ def rows_of(path: Path, board: str, folder: Path) -> list[Row]:
     rows = []
     for place, operator in enumerate(operators):
         layer = layer_of(graph, operator, place == 0)
-        own = [kernel for kernel in kernels if layer.name in kernel["layers"]]
+        own = [kernel for kernel in kernels if kernel["layers"][:1] == [layer.name]]
+        own = own or [kernel for kernel in kernels if layer.name in kernel["layers"]]
         if own:
             count = sum(kernel["instructions"] for kernel in own)
             rows.append(Row(

@@ -15,14 +15,19 @@ from sterna.ir.types import TensorType, flatten_type
 from sterna.lowering.entry import EntryFunction, make_entry
 from sterna.lowering.graph import Graph, Node
 from sterna.lowering.share_kernels import share_kernels
-from sterna.lowering.storage import ConstantLayout, Layout, in_place_candidates
+from sterna.lowering.storage import (
+    ConstantLayout,
+    Layout,
+    in_place_candidates,
+    repeated_operands,
+)
 from sterna.lowering.work import bytes_of
 from sterna.relay.expr import Function
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.target import Target, is_microcontroller, processor_of
 from sterna.target.code_generator import ProgramCodeGenerator
-from sterna.tir.in_place import Overlap
+from sterna.tir.in_place import Overlap, sharing
 from sterna.tir.passes.make_packed import make_packed
 from sterna.tir.stmt import Buffer, PrimFunc, nothing
 from sterna.tir.usmp import MemoryPlan
@@ -167,13 +172,14 @@ def build_program(
     generator = target.kind.code_generator()
     assert isinstance(generator, ProgramCodeGenerator)  # aot_options.py has seen to that
     shares = in_place_candidates(graph, options.holds_operands, any_size=True)
+    repeated = repeated_operands(graph)
     kernels: list[PrimFunc] = []
     overlaps: dict[str, list[Overlap]] = {}
     for kernel, function in functions.items():
         loops, overlaps[kernel] = kernel_in_one_thread(
             kernel, function, target, shares.get(kernel, ())
         )
-        kernels.append(loops)
+        kernels.append(sharing(loops, repeated.get(kernel, ())))
     take_over = {
         kernel: [(pair.source, pair.target) for pair in pairs if pair.lead == 0]
         for kernel, pairs in overlaps.items()

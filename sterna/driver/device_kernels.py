@@ -10,7 +10,7 @@ from sterna.codegen.code import Code
 from sterna.driver.kernel import KernelNotes
 from sterna.driver.kernel_code import Kernels, joined_code, make_kernels
 from sterna.ir.module import OUTPUT_NAMES, IRModule
-from sterna.lowering.entry import sources_by_kernel
+from sterna.lowering.entry import layers_by_kernel
 from sterna.lowering.graph import Graph, is_view, make_graph
 from sterna.lowering.order import order_steps
 from sterna.lowering.storage import in_place_candidates
@@ -109,7 +109,7 @@ def _compiled(found: GraphKernels, config: CompilationConfig) -> dict[int, Kerne
     """The kernels by device; those of the processor may share memory with their operands."""
     main = config.fallback
     devices = dict.fromkeys([main, *(node.device for node in found.graph.nodes)])
-    shares, sources = in_place_candidates(found.graph), sources_by_kernel(found.graph)
+    shares, sources = in_place_candidates(found.graph), layers_by_kernel(found.graph)
     made: dict[int, Kernels] = {}
     for device in devices:
         functions = found.on(device, main)

@@ -6,6 +6,7 @@ intermediate results lie. What the graph gives is computed right into the output
 
 import json
 from dataclasses import dataclass
+from itertools import chain
 
 from sterna.ir import build
 from sterna.ir.expr import HANDLE, INT32, Call, Expr, StringImm, Var
@@ -35,6 +36,8 @@ from sterna.tir.stmt import (
 from sterna.tir.usmp import PoolPlan
 
 INT64, UINT8 = DataType("int64"), DataType("uint8")
+# By kernels the layers of the model that each of their calls computes.
+Sources = dict[str, tuple[tuple[str, ...], ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +110,9 @@ def kernels_called(entry: PrimFunc) -> list[tuple[str, tuple[str, ...]]]:
             (kernel, *_) = call.args
             assert isinstance(kernel, StringImm)
             called.append(kernel.value)
-    left = {name: list(entry.attrs.get("sources", {}).get(name, ())) for name in called}
-    each = {name: len(left[name]) // called.count(name) for name in left}
-    found = []
-    for name in called:  # those of one kernel share its layers in their order
-        found.append((name, tuple(left[name][: each[name]])))
-        del left[name][: each[name]]
-    return found
+    sources: Sources = entry.attrs.get("sources", {})
+    left = {name: iter(sources.get(name, ())) for name in called}
+    return [(name, next(left[name], ())) for name in called]
 
 
 def declare(entry: PrimFunc) -> list[PrimFunc]:
@@ -270,11 +269,17 @@ def _element(buffer: Buffer, index: int) -> Expr:
     return Call(HANDLE, "address_of", (BufferLoad(buffer, (build.const(index),)),))
 
 
-def sources_by_kernel(graph: Graph) -> dict[str, tuple[str, ...]]:
-    """The nodes of the model that each kernel computes."""
-    found: dict[str, tuple[str, ...]] = {}
+def layers_by_kernel(graph: Graph) -> dict[str, tuple[str, ...]]:
+    """The nodes of the model that each kernel computes, in all of its calls."""
+    calls = sources_by_kernel(graph)
+    return {name: tuple(chain.from_iterable(each)) for name, each in calls.items()}
+
+
+def sources_by_kernel(graph: Graph) -> Sources:
+    """The nodes of the model that each kernel computes, in each of its calls."""
+    found: Sources = {}
     for node in graph.nodes:
-        if "sources" in node.attrs:
-            kernel = node.attrs["func_name"]
-            found[kernel] = (*found.get(kernel, ()), *json.loads(node.attrs["sources"]))
+        if "func_name" in node.attrs:
+            kernel, own = node.attrs["func_name"], json.loads(node.attrs.get("sources", "[]"))
+            found[kernel] = (*found.get(kernel, ()), tuple(own))
     return found

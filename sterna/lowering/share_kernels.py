@@ -28,7 +28,7 @@ from sterna.ir.expr import (
     Var,
 )
 from sterna.ir.node import Node, map_children
-from sterna.lowering.entry import kernels_called
+from sterna.lowering.entry import Sources, kernels_called
 from sterna.tir.copy import copy_stmt
 from sterna.tir.in_place import READS_FIRST
 from sterna.tir.stmt import (
@@ -116,10 +116,10 @@ def _calling(entry: PrimFunc, calls: dict[str, tuple[str, list[int]]]) -> PrimFu
                 return Evaluate(Call(INT32, "try_call", args))
         return map_children(node, changed) if isinstance(node, Stmt) else node
 
-    sources: dict[str, tuple[str, ...]] = {}
+    sources: Sources = {}
     for name, layers in kernels_called(entry):
         kernel = calls.get(name, (name, []))[0]
-        sources[kernel] = (*sources.get(kernel, ()), *layers)
+        sources[kernel] = (*sources.get(kernel, ()), layers)
     body = changed(entry.body)
     assert isinstance(body, Stmt)
     return PrimFunc(

@@ -360,6 +360,18 @@ def in_place_candidates(
     return {kernel: pairs for kernel, pairs in found.items() if pairs}
 
 
+def repeated_operands(graph: Graph) -> dict[str, set[int]]:
+    """By kernel the places at which some call gives it a tensor that another one is given too."""
+    owners = owners_of(graph)
+    found: dict[str, set[int]] = {}
+    for node in graph.nodes:
+        if node.op != "null" and not node.is_view:
+            sources = [owners[entry] for entry in node.inputs]
+            again = {n for n, source in enumerate(sources) if sources.count(source) > 1}
+            found.setdefault(node.attrs["func_name"], set()).update(again)
+    return found
+
+
 def _same_size(a: TensorType, b: TensorType) -> bool:
     """Whether two tensors of one element type take as much memory, whatever the run."""
     return bytes_of(a) == bytes_of(b) if a.is_static and b.is_static else a == b

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.schedule.across_steps import CHANNELS, COPY, DOTS, WINDOW, WINDOW_APART
+from sterna.schedule.across_steps import CHANNELS, COPY, DOTS, FILL, WINDOW, WINDOW_APART
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.halves_steps import Step
 from sterna.schedule.overlap import lead_of_pixels
@@ -37,11 +37,14 @@ class AcrossKernel(StatementKernel):
         ib, made = self.ib, self.made
         ib.scope_attr(None, "pragma_import_c", DOTS.definition)
         memory, copies = self.data, copies_pixels(made)
-        self.read_first(lead_of_pixels(made, 1 if copies else 0))
+        # what two turns write reads what was there before the first
+        if not (self.reads_data_again and made.outputs % self.channels):
+            self.read_first(lead_of_pixels(made, 1 if copies else 0), together=made.outputs)
         if copies:
             ib.scope_attr(None, "pragma_import_c", COPY.definition)
             if not made.is_pointwise:
-                ib.scope_attr(None, "pragma_import_c", self._window().definition)
+                for step in (FILL, self._window()):
+                    ib.scope_attr(None, "pragma_import_c", step.definition)
             memory = ib.allocate("int8", (made.products,), name="read")
         with ib.for_range(0, made.pixels, name="pixel") as pixel:
             if copies:

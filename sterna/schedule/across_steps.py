@@ -9,7 +9,7 @@ network share these functions.
 from sterna.codegen.c.vectors import INCLUDE
 from sterna.schedule.halves_steps import STEP, Step
 
-_SELECT = "#if defined(__GNUC__) && defined(__ARM_FEATURE_MVE)"
+HELIUM = "#if defined(__GNUC__) && defined(__ARM_FEATURE_MVE)"
 # Registers of 128 bits at the least, so that four words fit.
 _RVV = ("#elif defined(__riscv_v_intrinsic) && __riscv_v_intrinsic >= 11000 && "
         "__riscv_v_min_vlen >= 128")
@@ -28,7 +28,8 @@ MOST_SUMS = 6
 REACH = 127
 
 
-def _lines(lines: list[str]) -> str:
+def shown(lines: list[str]) -> str:
+    """Instructions as strings of C."""
     return "\n".join(f'      "{line}\\n\\t"' for line in lines)
 
 
@@ -50,12 +51,12 @@ _BLOCK = [
 DOTS = Step("sterna_dots_across", STEP + _RVV_INCLUDE + f"""
 static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weights,
                                           const int8_t *pixel, int32_t depth, int32_t blocks) {{
-{_SELECT}
+{HELIUM}
   const int8_t *x, *w0 = weights, *w1, *w2, *w3;
   int32_t s0, s1, s2, s3, next = 4 * depth - ((depth + 15) & -16);
   for (; blocks > 0; blocks--) {{
     __asm__ volatile(
-{_lines(_BLOCK)}
+{shown(_BLOCK)}
       : [s0] "=&Te"(s0), [s1] "=&Te"(s1), [s2] "=&Te"(s2), [s3] "=&Te"(s3), [w0] "+r"(w0),
         [w1] "=&r"(w1), [w2] "=&r"(w2), [w3] "=&r"(w3), [x] "=&r"(x), [sums] "+r"(sums)
       : [pixel] "m"(pixel), [next] "m"(next), [depth] "r"(depth)
@@ -103,7 +104,7 @@ static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weigh
 # What is copied may be nothing.
 COPY = Step("sterna_copy_bytes", _RVV_INCLUDE + f"""
 static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count) {{
-{_SELECT}
+{HELIUM}
   int8_t *at = to;
   __asm__ volatile(
     "wlstp.8 lr, %[count], 2f\\n"
@@ -128,10 +129,11 @@ static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t 
   for (; at < count; at++) to[at] = from[at];
 #endif
   return to + count;
-}}
+}}""")
 
+FILL = Step("sterna_fill_bytes", _RVV_INCLUDE + f"""
 static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count) {{
-{_SELECT}
+{HELIUM}
   int8_t *at = to;
   __asm__ volatile(
     "wlstp.8 lr, %[count], 2f\\n\\t"
@@ -153,7 +155,7 @@ static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t coun
   return to + count;
 }}""")
 
-# Beside COPY, in any order.
+# Beside COPY and FILL, in any order.
 WINDOW = Step("sterna_copy_window", STEP + """\
 static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count);
 static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
@@ -181,7 +183,7 @@ static STERNA_STEP int32_t sterna_copy_window(
   return 0;
 }""")
 
-# Beside COPY, in any order.
+# Beside COPY and FILL, in any order.
 WINDOW_APART = Step("sterna_copy_window_apart", STEP + """\
 static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count);
 static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
@@ -207,7 +209,7 @@ static STERNA_STEP int32_t sterna_copy_window_apart(
 # ---- depthwise ----
 
 
-# Beside COPY, in any order.
+# Beside FILL, in any order.
 PLANE = Step("sterna_copy_plane", f"""{STEP}{INCLUDE}
 
 static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
@@ -217,13 +219,37 @@ static STERNA_STEP int32_t sterna_copy_plane(
     int8_t *to, const int8_t *image, int32_t top, int32_t rows, int32_t columns, int32_t channels,
     int32_t height, int32_t before, int32_t inside, int32_t after, int32_t border,
     int32_t count) {{
-{_SELECT}
-  mve_pred16_t some = vctp32q((uint32_t)count);
+  image += top * columns * channels;
+{HELIUM}
   /* four pixels at once where they are words, whose addresses gathers take only if aligned */
   int is_word = count == {QUAD} && (((uintptr_t)image | (uint32_t)channels) & 3) == 0;
   uint32x4_t pixels = vmulq_n_u32(vidupq_n_u32(0, 1), (uint32_t)channels);
+  int32_t four = 4 * channels, row = top;
+  for (; is_word && row < top + height; row++, image += columns * channels) {{
+    if (row < 0 || row >= rows) {{
+      to = sterna_fill_bytes(to, border, (before + inside + after) * {QUAD});
+      continue;
+    }}
+    if (before > 0) to = sterna_fill_bytes(to, border, before * {QUAD});
+    const int8_t *from = image;
+    int8_t *at = to;
+    __asm__ volatile(
+      "wlstp.32 lr, %[inside], 2f\\n"
+      "1:\\n\\t"
+      "vldrw.u32 q0, [%[from], %q[pixels]]\\n\\t"
+      "add %[from], %[from], %[four]\\n\\t"
+      "vstrw.32 q0, [%[at]], #16\\n\\t"
+      "letp lr, 1b\\n"
+      "2:"
+      : [at] "+r"(at), [from] "+r"(from)
+      : [inside] "r"(inside), [pixels] "w"(pixels), [four] "r"(four)
+      : "lr", "q0", "memory");
+    to += inside * {QUAD};
+    if (after > 0) to = sterna_fill_bytes(to, border, after * {QUAD});
+  }}
+  if (is_word) return 0;
+  mve_pred16_t some = vctp32q((uint32_t)count);
 #endif
-  image += top * columns * channels;
   for (int32_t row = top; row < top + height; row++) {{
     const int8_t *from = image;
     image += columns * channels;
@@ -232,17 +258,8 @@ static STERNA_STEP int32_t sterna_copy_plane(
       continue;
     }}
     to = sterna_fill_bytes(to, border, before * {QUAD});
-    int32_t column = inside;
-{_SELECT}
-    for (; is_word && column > 3; column -= 4) {{
-      vstrwq_u32((uint32_t *)(void *)to,
-                 vldrwq_gather_offset_u32((const uint32_t *)(const void *)from, pixels));
-      to += 4 * {QUAD};
-      from += 4 * channels;
-    }}
-#endif
-    for (; column > 0; column--) {{
-{_SELECT}
+    for (int32_t column = inside; column > 0; column--) {{
+{HELIUM}
       vstrbq_p_s32(STERNA_PLACE(int8_t, to),
                    vldrbq_z_s32(STERNA_PLACE(const int8_t, from), some), some);
 #else
@@ -256,7 +273,7 @@ static STERNA_STEP int32_t sterna_copy_plane(
   return 0;
 }}""")
 
-# Beside COPY, in any order.
+# Beside FILL, in any order.
 PLANE_REPEATED = Step("sterna_copy_plane_repeated", STEP + f"""\
 static inline int8_t *sterna_fill_bytes(int8_t *to, int32_t number, int32_t count);
 
@@ -328,9 +345,9 @@ static STERNA_STEP int32_t {name}(
     int32_t tiles) {{
   for (; tiles > 0; tiles--) {{
     const int8_t *x = plane, *w = weights;
-{_SELECT}
+{HELIUM}
     __asm__ volatile(
-{_lines(body)}
+{shown(body)}
       : [sums] "+r"(sums), [w] "+l"(w), [x] "+l"(x) : [pitch] "r"(pitch), [rows] "r"(rows)
       : "lr", "q0", "q1", "q2", "q3", "q4", "q5", "q6", "q7", "memory");
 {_RVV}

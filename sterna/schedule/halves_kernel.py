@@ -15,6 +15,8 @@ from sterna.schedule.contraction import Contraction
 from sterna.schedule.dot4 import GROUP
 from sterna.schedule.epilogue import split_bias
 from sterna.schedule.halves_steps import (
+    CALL,
+    STORED,
     Step,
     is_written_out,
     panel_dots,
@@ -59,6 +61,15 @@ def groups_of(made: Contraction) -> int:
     return -(-made.products // GROUP)
 
 
+def calls_saved(made: Contraction, pixels: int, channels: int) -> float:
+    """The instructions that a step spares which is written out; 0 if it is not."""
+    group = panel_loads(pixels) + -(-channels // 2) + channels * (2 + 2 * pixels)
+    calls, groups = -(-made.pixels // pixels) * (made.outputs // channels), groups_of(made)
+    length, sums = group * (groups if groups < UNROLLED else 3), pixels * channels
+    is_out = is_written_out(calls, sums, length, calls * groups * group)
+    return calls * (CALL + STORED * sums) if is_out else 0
+
+
 class HalvesKernel(StatementKernel):
     """Panels of pixels one after the other, each times all output channels."""
 
@@ -79,7 +90,8 @@ class HalvesKernel(StatementKernel):
         step = self._step()
         ib.scope_attr(None, "pragma_import_c", step.definition)
         memory = self.data
-        self.read_first(lead_of_pixels(self.made, 0 if self.bytes else each))
+        lead = lead_of_pixels(self.made, 0 if self.bytes else each)
+        self.read_first(lead, together=each * self.made.outputs)
         if not self.bytes:
             memory = ib.allocate("int64", (self.groups * each,), name="pixels")
         with ib.for_range(0, -(-self.made.pixels // each), name="panel") as number:
@@ -100,11 +112,7 @@ class HalvesKernel(StatementKernel):
         each, channels = self.pixels, self.channels
         rows = self.bytes or channels > 1
         step = row_dots(channels, not self.bytes) if rows else panel_dots(each)
-        group = panel_loads(each) + -(-channels // 2) + channels * (2 + 2 * each)
-        calls = -(-self.made.pixels // each) * (self.made.outputs // channels)
-        length = group * (self.groups if self.groups < UNROLLED else 3)
-        is_out = is_written_out(calls, each * channels, length, calls * self.groups * group)
-        return step.written_out() if is_out else step
+        return step.written_out() if calls_saved(self.made, each, channels) else step
 
     def _block(
         self, panel: BufferVar, first: Expr, count: Expr, block: Expr, step: Step

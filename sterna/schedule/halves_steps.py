@@ -47,7 +47,8 @@ def loop(lines: list[str], count: str, step: int) -> list[str]:
 _WIDEN = ["sxtb16 %[odd], %[even], ror #8", "sxtb16 %[even], %[even]"]
 
 
-def _dots(total: str, begin: str = "", own: str = "") -> list[str]:
+def dots(total: str, begin: str = "", own: str = "") -> list[str]:
+    """Four products, which are added to a total, or to what it begins with."""
     return [
         f"smlad %[{total}], %[low{own}], %[even], %[{begin or total}]",
         f"smlad %[{total}], %[high{own}], %[odd], %[{total}]",
@@ -157,8 +158,8 @@ def panel_dots(pixels: int) -> Step:
         own = "2" if is_paired and pixel % 2 else ""
         loads = [] if own else [_LOAD_PAIR if is_paired and pixel + 1 < pixels else _LOAD_ONE]
         loads += _WIDEN if pixel == 0 else []
-        step += [*loads, *_dots(f"s{pixel}", own=own)]
-        first += [*loads, *_dots(f"s{pixel}", last, own)]
+        step += [*loads, *dots(f"s{pixel}", own=own)]
+        first += [*loads, *dots(f"s{pixel}", last, own)]
         plain.append(f"    s{pixel} += {_PLAIN};\n    panel++;")
     others = [f"s{n}" for n in range(pixels - 1)]
     held = list(PAIR) if is_paired else ["low", "high"]
@@ -171,12 +172,17 @@ def panel_dots(pixels: int) -> Step:
         head, pixels, step, begin, "\n".join(plain), begun, held))
 
 
-def row_products(channels: int, widened: bool) -> list[str]:
-    """Four products of each of so many channels, by assembly: those of one group of a pixel."""
-    step = ["ldrd %[low], %[high], [%[panel]], #8"]
-    if not widened:
-        step = ["ldr %[low], [%[panel]], #4", "sxtb16 %[high], %[low], ror #8",
-                "sxtb16 %[low], %[low]"]
+def load_pixel(widened: bool) -> list[str]:
+    """Four inputs of a pixel."""
+    if widened:
+        return ["ldrd %[low], %[high], [%[panel]], #8"]
+    return ["ldr %[low], [%[panel]], #4", "sxtb16 %[high], %[low], ror #8",
+            "sxtb16 %[low], %[low]"]
+
+
+def row_products(channels: int, widened: bool, first: int = 0) -> list[str]:
+    """Four products of each of so many channels from one on, by assembly."""
+    step = load_pixel(widened)
     for channel in range(channels):
         if channel % 2:  # its weights came with those of the one before
             step += ["sxtb16 %[odd], %[next], ror #8", "sxtb16 %[even], %[next]"]
@@ -184,7 +190,7 @@ def row_products(channels: int, widened: bool) -> list[str]:
             is_pair = channel + 1 < channels
             step += ["ldrd %[even], %[next], [%[weights]], #8" if is_pair
                      else "ldr %[even], [%[weights]], #4", *_WIDEN]
-        step += _dots(f"s{channel}")
+        step += dots(f"s{first + channel}")
     return step
 
 

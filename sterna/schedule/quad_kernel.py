@@ -7,7 +7,7 @@ channels is written. So results may take the place of what they are made from.
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.schedule.across_steps import COPY, PLANE, PLANE_REPEATED, QUAD, quad_dots
+from sterna.schedule.across_steps import FILL, PLANE, PLANE_REPEATED, QUAD, quad_dots
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.overlap import bands_take_place
 from sterna.schedule.statement_kernel import StatementKernel
@@ -64,7 +64,7 @@ class QuadKernel(StatementKernel):
         self.step = quad_dots(
             made.window[1], made.dilation[1], made.strides[1], self.outputs)
         copied = PLANE if made.multiplier == 1 else PLANE_REPEATED
-        for text in (COPY.definition, copied.definition, self.step.definition):
+        for text in (FILL.definition, copied.definition, self.step.definition):
             ib.scope_attr(None, "pragma_import_c", text)
         if bands_take_place(made, self.band):
             self.read_first()
@@ -80,13 +80,13 @@ class QuadKernel(StatementKernel):
         """The first so many of four channels."""
         ib, made = self.ib, self.made
         with ib.for_range(0, made.result[0] // self.band, name="band") as band:
-            self._copy(plane, image, band, quad, count)
+            self.copy(plane, image, band, quad, count)
             with ib.for_range(0, self.band, name="row") as row:
                 calls = self.tiles // self.together
                 with ib.for_range(0, calls, name="tile") as tile:
                     self._results(plane, (image, band * self.band, row), tile, quad, count)
 
-    def _copy(self, plane: BufferVar, image: Expr, band: Expr, quad: Expr, count: int) -> None:
+    def copy(self, plane: BufferVar, image: Expr, band: Expr, quad: Expr, count: int) -> None:
         made = self.made
         first = image * (made.image[0] * made.image[1] * made.inputs)
         before = min(made.before[1], self.columns)

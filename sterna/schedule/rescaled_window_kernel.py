@@ -1,9 +1,10 @@
-"""Depthwise layers whose window is as large as the image, with their rescaling (SMLABB, SMMLA).
+"""Depthwise layers whose window is as large as the image, with their rescaling (SMLAD, SMMLA).
 
-There are no neighbours whose sums share what they read, so four channels are summed together: a
-word of data and one of weights are all that a tap reads. Four channels lie in one record: what
-sums begin with, a word of weights for each tap, and by channel a multiplier and a shift as a
-factor, behind the zero point.
+There are no neighbours whose sums share what they read, so four channels are summed together, two
+taps at a time: words of data are widened to pairs of taps, as which weights lie there. Four
+channels lie in one record: what sums begin with, two words of weights for a tap that is alone, of
+channels 0 and 2 and of 1 and 3, four for two taps, one of each channel, and by channel a multiplier
+and a shift as a factor, behind the zero point.
 """
 
 from sterna.ir import build
@@ -15,8 +16,8 @@ from sterna.tir import address_of, call_extern
 
 # Channels of a record, and its words beside those of weights.
 FOUR, BESIDE = 4, 13
-# Instructions of four channels beside their taps, of two taps, and of one that is left.
-CALLED, PAIR, SINGLE = 42, 23, 12
+# Instructions of four channels beside their taps, of two taps, and of one that is alone.
+CALLED, PAIR, SINGLE = 42, 16, 10
 
 
 def covers_image(made: Contraction) -> bool:
@@ -52,25 +53,28 @@ class RescaledWindowKernel(StatementKernel):
 _SUMS = [f"s{n}" for n in range(FOUR)]
 
 
-def _tap(place: str) -> list[str]:
-    return [
-        f"ldr %[x], {place}", "ldr %[w], [%[records]], #4",
-        "sxtb16 %[x1], %[x], ror #8", "sxtb16 %[w1], %[w], ror #8",
-        "sxtb16 %[x], %[x]", "sxtb16 %[w], %[w]",
-        "smlabb %[s0], %[x], %[w], %[s0]", "smlabb %[s1], %[x1], %[w1], %[s1]",
-        "smlatt %[s2], %[x], %[w], %[s2]", "smlatt %[s3], %[x1], %[w1], %[s3]",
-    ]
-
-
-_CHANGED, _SCRATCH = [*_SUMS, "records", "from"], ["x", "x1", "w", "w1"]
+_PAIR = [
+    "ldr %[x], [%[from]]", "ldr %[y], [%[from], %[channels]]",
+    "add %[from], %[from], %[channels], lsl #1",
+    "pkhbt %[x1], %[x], %[y], lsl #16", "pkhtb %[y], %[y], %[x], asr #16",
+    "ldrd %[w], %[w1], [%[records]], #8", "sxtb16 %[x], %[x1]", "sxtb16 %[x1], %[x1], ror #8",
+    "smlad %[s0], %[x], %[w], %[s0]", "smlad %[s1], %[x1], %[w1], %[s1]",
+    "ldrd %[w], %[w1], [%[records]], #8", "sxtb16 %[x], %[y]", "sxtb16 %[y], %[y], ror #8",
+    "smlad %[s2], %[x], %[w], %[s2]", "smlad %[s3], %[y], %[w1], %[s3]",
+]
+_ALONE = [
+    "ldr %[x], [%[from]]", "ldrd %[w], %[w1], [%[records]], #8",
+    "add %[from], %[from], %[channels]",
+    "sxtb16 %[x1], %[x], ror #8", "sxtb16 %[x], %[x]",
+    "smlabb %[s0], %[x], %[w], %[s0]", "smlabb %[s1], %[x1], %[w1], %[s1]",
+    "smlatt %[s2], %[x], %[w], %[s2]", "smlatt %[s3], %[x1], %[w1], %[s3]",
+]
+_CHANGED, _SCRATCH = [*_SUMS, "records", "from"], ["x", "x1", "y", "w", "w1"]
 _BEGIN = assembly(["ldrd %[s0], %[s1], [%[records]], #8", "ldrd %[s2], %[s3], [%[records]], #8"],
                   ["records"], _SUMS, [])
-_SINGLE = assembly([*_tap("[%[from]]"), "add %[from], %[from], %[channels]"],
-                   _CHANGED, _SCRATCH, ["channels"])
-_PAIRS = assembly(
-    loop([*_tap("[%[from]]"), *_tap("[%[from], %[channels]]"),
-          "add %[from], %[from], %[channels], lsl #1"], "left", 1),
-    [*_CHANGED, "left"], _SCRATCH, ["channels"])
+_SINGLE = assembly(_ALONE, _CHANGED, ["x", "x1", "w", "w1"], ["channels"])
+_ONE_PAIR = assembly(_PAIR, _CHANGED, _SCRATCH, ["channels"])
+_PAIRS = assembly(loop([*_PAIR, *_PAIR], "left", 1), [*_CHANGED, "left"], _SCRATCH, ["channels"])
 _FINISH = assembly(
     ["ldr %[zero], [%[records]], #4",
      *[line for each in _SUMS for line in (
@@ -86,22 +90,28 @@ static STERNA_STEP int32_t sterna_rescaled_window(
   for (int32_t channel = 0; channel < channels; channel += {FOUR}) {{
 {SELECT}
     const int8_t *from = data + channel;
-    int32_t s0, s1, s2, s3, x, x1, w, w1, factor, right, zero, left = (taps >> 1) - 1;
+    int32_t s0, s1, s2, s3, x, x1, y, w, w1, factor, right, zero, left = (taps >> 2) - 1;
 {_BEGIN}
     if (taps & 1) {{
 {_SINGLE}
+    }}
+    if (taps & 2) {{
+{_ONE_PAIR}
     }}
     if (left >= 0) {{
 {_PAIRS}
     }}
 {_FINISH}
 #else
-    const int32_t *words = records + {FOUR}, *rest = words + taps;
+    const int32_t *words = records + {FOUR}, *rest = words + 2 * taps;
+    const int32_t alone = taps & 1, *pairs = words + 2 * alone;
     int32_t zero = *rest++;
     for (int32_t n = 0; n < {FOUR}; n++) {{
       int32_t sum = *records++, factor = *rest++, right = *rest++;
-      for (int32_t tap = 0; tap < taps; tap++) {{
-        sum += data[tap * channels + channel + n] * (int8_t)(words[tap] >> 8 * n);
+      if (alone) sum += data[channel + n] * (int16_t)(words[n % 2] >> 16 * (n / 2));
+      for (int32_t tap = 0; tap < taps - alone; tap++) {{
+        int32_t word = pairs[{FOUR} * (tap / 2) + n] >> 16 * (tap % 2);
+        sum += data[(tap + alone) * channels + channel + n] * (int16_t)word;
       }}
 {_PLAIN}
       *out++ = (int8_t)sum;

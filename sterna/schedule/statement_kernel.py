@@ -29,6 +29,8 @@ class StatementKernel(ABC):
     """What else stands for the weights."""
     out: BufferVar
     finish: Finish | None = None
+    reads_data_again: bool = False
+    """Whether what follows the contraction reads its data as well."""
 
     @abstractmethod
     def describe(self) -> str:
@@ -43,6 +45,7 @@ class StatementKernel(ABC):
     ) -> Tensor:
         """What the statements make of data and packed weights, with what follows."""
         reads = () if epilogue is None else epilogue.reads
+        self.reads_data_again = operands[0] in reads
 
         def body(ins: list[Buffer], outs: list[Buffer]) -> Stmt:
             self.ib = ir_builder.create()
@@ -60,12 +63,18 @@ class StatementKernel(ABC):
         )
         return made
 
-    def read_first(self, lead: int = 0, source: BufferVar | None = None) -> None:
+    def read_first(
+        self, lead: int = 0, source: BufferVar | None = None, together: int = 0
+    ) -> None:
         """Say that each number of the data is read before what takes its place is written.
 
         lead: by how many numbers the result must begin before the data for that.
         source: another operand of which that is said instead.
+        together: results that are written in some order of their own. Where what follows reads
+        data in their places, they lie exactly there, or all of them before it.
         """
+        if lead and self.reads_data_again:
+            lead = max(lead, together)
         read = source or self.data
         first = read[(0,) * len(read.shape)]
         self.ib.scope_attr(build.const(lead), READS_FIRST, address_of(first))

@@ -1,6 +1,6 @@
 """In-place execution: whether a buffer may take over the memory of one that it is made from."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 
 from sterna.arith import Analyzer, detect_linear, substitute
@@ -62,9 +62,14 @@ def let_take_over(
             allowed.append(Overlap(source, target, 0))
     if not allowed:
         return func, []
-    places = tuple(sorted({place for pair in allowed for place in (pair.source, pair.target)}))
-    attrs = {**func.attrs, OVERLAPPING: places}
-    return PrimFunc(func.name, func.params, func.buffers, func.body, attrs), allowed
+    return sharing(func, (n for pair in allowed for n in (pair.source, pair.target))), allowed
+
+
+def sharing(func: PrimFunc, places: Iterable[int]) -> PrimFunc:
+    """A function that may be given the same memory for parameters at these places."""
+    every = tuple(sorted({*places, *func.attrs.get(OVERLAPPING, ())}))
+    attrs = {**func.attrs, OVERLAPPING: every} if every else func.attrs
+    return PrimFunc(func.name, func.params, func.buffers, func.body, attrs)
 
 
 def overlapping(func: PrimFunc) -> set[int]:

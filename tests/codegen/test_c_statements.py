@@ -387,3 +387,14 @@ def test_every_index_form_of_a_vector_store(rows: int, lanes: int) -> None:
         BufferStore(a, load(a, row, picked), (E.Broadcast(row, lanes), index)),
     )))
     check(function("f", body, a), np.arange(rows * 16, dtype=np.int32).reshape(rows, 16))
+
+
+def test_bits_of_one_type_are_written_once() -> None:
+    """What a branch computes before its value stands there once: compilers warn of unused ones."""
+    a, b, v = buffer("A", 4, dtype="int32"), buffer("B", 4, dtype="int32"), Var("v")
+    place = Var("place")
+    number = load(a, place)
+    longer = E.Let(v, number + 1, E.Mul(v, v))
+    same = E.Call(E.INT32, "reinterpret", (E.Select(E.LT(number, ZERO), longer, number),))
+    body = For(place, ZERO, const(4), "serial", BufferStore(b, same, (place,)))
+    check(function("f", body, a, b), np.array([-5, 0, -1, 7], np.int32), np.zeros(4, np.int32))

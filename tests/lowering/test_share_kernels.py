@@ -39,7 +39,7 @@ def entry_of(kernels: list[PrimFunc]) -> PrimFunc:
         given += own
         places = [Call(HANDLE, "address_of", (BufferLoad(b, (build.const(0),)),)) for b in own]
         steps.append(Evaluate(Call(INT32, "try_call", (StringImm(kernel.name), *places))))
-    sources = {kernel.name: (f"layer of {kernel.name}",) for kernel in kernels}
+    sources = {kernel.name: ((f"layer of {kernel.name}",),) for kernel in kernels}
     return PrimFunc("main", tuple(b.data for b in given), tuple(given), SeqStmt(tuple(steps)),
                     {"sources": sources})
 
@@ -58,7 +58,8 @@ def test_kernels_that_differ_in_numbers_are_one() -> None:
     entry = entry_of(kernels)
     shared, calling = share_kernels(kernels, entry)
     assert [kernel.name for kernel in shared] == ["f"]
-    assert calling.attrs["sources"] == {"f": ("layer of f", "layer of g", "layer of h")}
+    assert calling.attrs["sources"] == {
+        "f": (("layer of f",), ("layer of g",), ("layer of h",))}
     assert {*shared[0].attrs[SHARED].values()} == {(3, 5), (8, 12), (4, 6), (-1, 7)}
     for got, want in zip(results(shared, calling), results(kernels, entry), strict=True):
         np.testing.assert_array_equal(got, want)
@@ -67,10 +68,10 @@ def test_kernels_that_differ_in_numbers_are_one() -> None:
 def test_layers_keep_the_order_of_calls() -> None:
     f, g = gather("f", 5, 8, 4, 7), gather("g", 3, 9, 6, 7)
     entry = entry_of([f, g, f])
-    told = {"f": ("first", "last"), "g": ("middle",)}
+    told = {"f": (("first", "second"), ("last",)), "g": ((),)}
     entry = PrimFunc(entry.name, entry.params, entry.buffers, entry.body, {"sources": told})
     _, calling = share_kernels([f, g], entry)
-    assert kernels_called(calling) == [("f", ("first",)), ("f", ("middle",)), ("f", ("last",))]
+    assert kernels_called(calling) == [("f", ("first", "second")), ("f", ()), ("f", ("last",))]
 
 
 def test_numbers_that_are_equal_stay_in_the_code() -> None:

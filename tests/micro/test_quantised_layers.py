@@ -10,6 +10,7 @@ import pytest
 import sterna as tvm
 from sterna import micro, relay
 from sterna.micro.example import run_example
+from sterna.relay.interpreter import interpret
 from tests.micro.networks import build
 from tests.schedule.implemented import run_built
 from tests.schedule.test_halves import WINDOWS, layer
@@ -155,3 +156,56 @@ def test_layers_of_other_sizes_share_kernels(board: str, cpu: str, tmp_path: Pat
     (found,) = run_example(project).outputs.values()
     project.close()
     np.testing.assert_array_equal(found, run_built(relay.build(mod, target="llvm"), x=x))
+
+
+def test_a_layer_is_added_to_what_it_reads(tmp_path: Path) -> None:
+    """A kernel is given one tensor twice: compilers must not be told that addresses differ."""
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    made, feeds, _ = residual((13, 26, 8), 8, 1)
+    by_name = {var.name_hint: var for var in relay.analysis.free_vars(made)}
+    graph = tvm.IRModule.from_expr(relay.bind(made, {by_name["y"]: by_name["x"]}))
+    program = build(graph, "c -mcpu=cortex-m4")
+    assert "residual" in program.lib.get_source()
+    np.savez(tmp_path / "inputs.npz", x=feeds["x"])
+    project = micro.generate_project("baremetal", program, tmp_path / "project", {
+        "board": "mps2_an386", "project_type": "example_project", "toolchain": "gcc",
+        "sample_inputs": tmp_path / "inputs.npz", "warning_as_error": True,
+    })
+    project.build()
+    (found,) = run_example(project).outputs.values()
+    project.close()
+    np.testing.assert_array_equal(found, interpret(graph["main"], feeds["x"]))
+
+
+@pytest.mark.parametrize(("board", "cpu"), [
+    ("mps2_an386", "cortex-m4"), ("mps3_an547", "cortex-m55"),
+])
+def test_a_window_is_added_to_what_it_reads(board: str, cpu: str, tmp_path: Path) -> None:
+    """Results of narrow images lie some pixels before the data: what is added must be there."""
+    require_program("qemu-system-arm")
+    require_program("arm-none-eabi-gcc")
+    rng = np.random.default_rng(5)
+    x = rng.integers(-128, 128, (1, 12, 2, 36)).astype("int8")
+
+    def window(read: Any, taps: int) -> Any:
+        weight = rng.integers(-3, 4, (taps, taps, 36, 36)).astype("int8")
+        sums = relay.nn.conv2d(
+            read, relay.const(weight), kernel_size=(taps, taps), channels=36,
+            padding=(taps // 2, taps // 2), data_layout="NHWC", kernel_layout="HWIO",
+            out_dtype="int32")
+        return relay.cast(relay.clip(relay.right_shift(sums, relay.const(5)), -99, 99), "int8")
+
+    first = window(relay.var("x", shape=x.shape, dtype="int8"), 1)
+    both = relay.add(relay.cast(window(first, 3), "int32"), relay.cast(first, "int32"))
+    graph = tvm.IRModule.from_expr(window(relay.cast(relay.clip(both, -128, 127), "int8"), 1))
+    np.savez(tmp_path / "inputs.npz", x=x)
+    project = micro.generate_project(
+        "baremetal", build(graph, f"c -mcpu={cpu}"), tmp_path / "project", {
+            "board": board, "project_type": "example_project", "toolchain": "gcc",
+            "sample_inputs": tmp_path / "inputs.npz", "warning_as_error": True,
+        })
+    project.build()
+    (found,) = run_example(project).outputs.values()
+    project.close()
+    np.testing.assert_array_equal(found, interpret(graph["main"], x))

@@ -22,11 +22,13 @@ Layer = tuple[Any, Array, Array]
 
 def layer(
     rows: int, depth: int, units: int, has_one_factor: bool = False, is_image: bool = False,
-    power: int = -9, name: str = "x",
+    power: int = -9, has_pairs: bool = False, name: str = "x",
 ) -> Layer:
     """A layer of bytes, what it reads, and what NumPy says."""
     rng = np.random.default_rng(rows + depth + units)
     x, w = extremes(rng, (rows, depth), "int8"), extremes(rng, (units, depth), "int8")
+    if has_pairs:  # which have no room for -128
+        w = np.maximum(w, -127)
     start, zero = rng.integers(-9000, 9000, units).astype("int32"), int(rng.integers(-128, 128))
     count = 1 if has_one_factor else units
     multiplier = rng.integers(1 << 30, (1 << 31) - 1, count)
@@ -58,6 +60,10 @@ LAYERS: list[dict[str, Any]] = [
     {"rows": 2, "depth": 20, "units": 17, "has_one_factor": True},
     {"rows": 1, "depth": 40, "units": 100, "is_image": True},
     {"rows": 1, "depth": 333, "units": 9, "power": -29},
+    {"rows": 1, "depth": 256, "units": 2, "has_pairs": True},  # four groups in a turn
+    {"rows": 1, "depth": 332, "units": 11, "has_pairs": True},
+    {"rows": 1, "depth": 41, "units": 64, "has_pairs": True},
+    {"rows": 1, "depth": 52, "units": 5, "has_one_factor": True, "has_pairs": True},
 ]
 
 
@@ -65,7 +71,9 @@ LAYERS: list[dict[str, Any]] = [
 def test_layers_are_exact(given: dict[str, Any]) -> None:
     made, x, want = layer(**given)
     mod = implement(made, M4, target="c")
-    assert "qnn.rescaled_rows" in mod.astext() and "qnn.rescale(" not in mod.astext()
+    text = mod.astext()
+    assert "qnn.rescaled_rows" in text and "qnn.rescale(" not in text
+    assert ("has_pairs=True" in text) == given.get("has_pairs", False)
     np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), x=x), want)
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sterna.schedule.across_steps import COPY, DOTS, quad_dots
+from sterna.schedule.across_steps import COPY, DOTS, FILL, quad_dots
 from tests.support import require_module, require_program
 
 # Sums as the loops that define them give them; the status says which step is wrong.
@@ -76,7 +76,7 @@ void _start(void) {
 def test_steps_give_the_sums_of_plain_loops(features: str, length: int, tmp_path: Path) -> None:
     require_program("qemu-riscv32")
     require_module("ziglang")
-    steps = "\n".join(step.definition for step in (DOTS, COPY, quad_dots(3, 1, 2, 4)))
+    steps = "\n".join(step.definition for step in (DOTS, COPY, FILL, quad_dots(3, 1, 2, 4)))
     (tmp_path / "steps.c").write_text(f"#include <stdint.h>\n{steps}\n{CHECK}")
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "riscv32-freestanding",
                f"-mcpu=generic_rv32+{features}", "-O2", "-static", "-ffreestanding",

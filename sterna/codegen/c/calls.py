@@ -127,9 +127,9 @@ class CallWriter(ExprWriter):
         source, target = expr.args[0].dtype.element, expr.dtype.element
         if expr.args[0].dtype.lanes != expr.dtype.lanes:
             return self.repacked(expr, lane)
-        text = self.text(expr.args[0], OTHER, lane)
         if source == target:
             return self.write(expr.args[0], lane)
+        text = self.text(expr.args[0], OTHER, lane)
         if target.kind == "handle":
             return f"(void *)(intptr_t)({text})", UNARY
         if source.kind == "handle":

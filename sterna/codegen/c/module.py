@@ -97,8 +97,8 @@ def generate(
         called = _enter(state, part)
         called |= {known_as(func) for func in part.functions if is_program}
         written = [expand_tiles(func) for func in part.functions if not func.attrs.get("external")]
-        sources = {name: nodes for func in part.functions
-                   for name, nodes in func.attrs.get("sources", {}).items()}
+        sources = {name: [node for nodes in calls for node in nodes] for func in part.functions
+                   for name, calls in func.attrs.get("sources", {}).items()}
         for func in written:
             nodes = sources.get(func.name, func.attrs.get(COMPUTES, ()))
             parts.append(_computes(nodes) + _define(state, func, known_as(func) in called))

@@ -10,7 +10,9 @@ from sterna.op.checks import at_least, axis_of, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.nn._conv_implementation import with_known_weights
 from sterna.op.qnn._double_rounding import INT8, INT32
+from sterna.op.windows import full_padding, positive
 from sterna.relay.arrays import Array, to_numpy
+from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.infer import infer
 from sterna.relay.op import call, is_call_of, record_of
@@ -34,6 +36,43 @@ class RescaledLayer:
     multiplier: Array
     power: Array
     zero: int
+
+
+@attributes
+class DepthwiseAttrs(Attrs):
+    """Of a depthwise layer with its rescaling."""
+
+    window: tuple[int, ...] = (3, 3)
+    strides: tuple[int, ...] = (1, 1)
+    padding: tuple[int, ...] = (0, 0, 0, 0)
+    dilation: tuple[int, ...] = (1, 1)
+    border: int = 0
+    """What lies outside of the data."""
+    outputs: int = 0
+    """Results of a row in registers together; 0: one after the other, on any processor."""
+
+    def normalize(self) -> None:
+        given = {"window": self.window, "strides": self.strides, "dilation": self.dilation}
+        if any(len(extents) != 2 for extents in given.values()):
+            raise ValueError("window, strides and dilation are of two axes, not "
+                             f"{self.window}, {self.strides}, {self.dilation}")
+        for name, extents in given.items():
+            positive(extents, name)
+        self.padding = full_padding(self.padding, 2)
+
+
+def depthwise_of(attrs: DepthwiseAttrs, data: TensorType, outputs: int) -> Contraction:
+    """The layer, of so many channels."""
+    batch, *image, channels = data.concrete_shape
+    before, after = attrs.padding[:2], attrs.padding[2:]
+    reach = [(k - 1) * apart for k, apart in zip(attrs.window, attrs.dilation, strict=True)]
+    extents = zip(image, reach, attrs.strides, before, after, strict=True)
+    result = tuple((n + first + last - k - 1) // step + 1 for n, k, step, first, last in extents)
+    return Contraction(
+        batch, tuple(image), channels, result, outputs, INT8, INT8, INT32, attrs.window,
+        attrs.strides, attrs.dilation, before=before, after=after, groups=channels,
+        border=attrs.border,
+    )
 
 
 def layer_cost(given: RescaledLayer, product: float) -> float:

@@ -18,6 +18,7 @@ from sterna.op.elementwise import quiet
 from sterna.op.qnn._rescaled_layer import with_normal_factors
 from sterna.op.qnn.rescaled_pixels import implement_pixels
 from sterna.op.qnn.rescaled_planes import implement_planes
+from sterna.op.qnn.rescaled_quads import implement_quads
 from sterna.op.qnn.rescaled_rows import implement_rows
 from sterna.op.qnn.rescaled_window import implement_window
 from sterna.op.qnn.small_sums import scaled_to_bytes
@@ -298,7 +299,7 @@ def _compute_whole(
 
 def _implement(found: CallExpr, processor: Processor, growth: float) -> RelayExpr | None:
     """Together with a layer of one tap or of channels apart, where that spares instructions."""
-    ways = (implement_pixels, implement_rows, implement_window, implement_planes)
+    ways = (implement_pixels, implement_rows, implement_window, implement_planes, implement_quads)
     made = (way(found, processor) for way in ways)
     return next((each for each in made if each is not None), None) or with_normal_factors(found)
 

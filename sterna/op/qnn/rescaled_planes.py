@@ -20,14 +20,15 @@ from sterna.op.qnn._double_rounding import (
     rounding_words,
 )
 from sterna.op.qnn._rescaled_layer import (
+    DepthwiseAttrs,
     bytes_and_records,
+    depthwise_of,
     in_place_of,
     layer_cost,
     rescaled_layer,
 )
-from sterna.op.windows import full_padding, positive
 from sterna.relay.arrays import Array
-from sterna.relay.attributes import Attrs, attributes
+from sterna.relay.attributes import attributes
 from sterna.relay.expr import Call, RelayExpr, const
 from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call, register
 from sterna.schedule.choose import choose
@@ -53,28 +54,11 @@ PLAIN_PRODUCT, BORDER_PRODUCT, WORTH, CODE_BYTES = 2.2, 4.4, 5, 400
 
 
 @attributes
-class RescaledPlanesAttrs(Attrs):
+class RescaledPlanesAttrs(DepthwiseAttrs):
     """Of qnn.rescaled_planes."""
 
-    window: tuple[int, ...] = (3, 3)
-    strides: tuple[int, ...] = (1, 1)
-    padding: tuple[int, ...] = (0, 0, 0, 0)
-    dilation: tuple[int, ...] = (1, 1)
-    border: int = 0
-    """What lies outside of the data."""
-    outputs: int = 0
-    """Results of a row in registers together; 0: one after the other, on any processor."""
     lanes: int = 1
     """Channels whose planes are copied together."""
-
-    def normalize(self) -> None:
-        given = {"window": self.window, "strides": self.strides, "dilation": self.dilation}
-        if any(len(extents) != 2 for extents in given.values()):
-            raise ValueError("window, strides and dilation are of two axes, not "
-                             f"{self.window}, {self.strides}, {self.dilation}")
-        for name, extents in given.items():
-            positive(extents, name)
-        self.padding = full_padding(self.padding, 2)
 
 
 def implement_planes(found: Call, processor: Processor) -> RelayExpr | None:
@@ -118,7 +102,7 @@ def _infer(attrs: RescaledPlanesAttrs, data: Type, records: Type) -> TensorType:
     if not kind.is_static:
         raise ValueError(f"data has known extents, not {kind}")
     outputs, channels = words.concrete_shape[0], kind.concrete_shape[-1]
-    made = _contraction(attrs, kind, outputs // channels * channels or channels if channels else 0)
+    made = depthwise_of(attrs, kind, outputs // channels * channels or channels if channels else 0)
     want = (made.outputs, record_words(made))
     if tuple(words.shape) != want or min(made.result) < 1:
         raise ValueError(f"records have the shape {want} for windows of {attrs.window} in {kind}, "
@@ -130,23 +114,10 @@ def _infer(attrs: RescaledPlanesAttrs, data: Type, records: Type) -> TensorType:
     return TensorType((made.batch, *made.result, made.outputs), INT8)
 
 
-def _contraction(attrs: RescaledPlanesAttrs, data: TensorType, outputs: int) -> Contraction:
-    batch, *image, channels = data.concrete_shape
-    before, after = attrs.padding[:2], attrs.padding[2:]
-    reach = [(k - 1) * apart for k, apart in zip(attrs.window, attrs.dilation, strict=True)]
-    extents = zip(image, reach, attrs.strides, before, after, strict=True)
-    result = tuple((n + first + last - k - 1) // step + 1 for n, k, step, first, last in extents)
-    return Contraction(
-        batch, tuple(image), channels, result, outputs, INT8, INT8, INT32, attrs.window,
-        attrs.strides, attrs.dilation, before=before, after=after, groups=channels,
-        border=attrs.border,
-    )
-
-
 def _compute(
     attrs: RescaledPlanesAttrs, out: TensorType, data: Tensor, records: Tensor
 ) -> Tensor:
-    made = _contraction(attrs, TensorType(data.shape, INT8), out.concrete_shape[-1])
+    made = depthwise_of(attrs, TensorType(data.shape, INT8), out.concrete_shape[-1])
     if attrs.outputs:
         kernel = RescaledPlaneKernel(made, PlaneTile(attrs.outputs, attrs.lanes))
         return kernel.tensor("T_rescaled", out, None, (data, records))
@@ -179,7 +150,7 @@ def _compute(
 
 
 def _reference(attrs: RescaledPlanesAttrs, data: Array, records: Array) -> Array:
-    made = _contraction(attrs, TensorType(data.shape, INT8), len(records))
+    made = depthwise_of(attrs, TensorType(data.shape, INT8), len(records))
     four = np.ascontiguousarray(records[:, 1:-3]).astype("<i4").view("<i1")
     weights = unpacked(made, four.reshape(made.outputs, made.window[0], -1, 4))
     top, left, bottom, right = attrs.padding
@@ -205,7 +176,7 @@ def _case(
 ) -> Case:
     """So many channels whose weights are the largest and the smallest bytes."""
     given = RescaledPlanesAttrs(window=window, **attrs)
-    made = _contraction(given, TensorType(data, INT8), outputs)
+    made = depthwise_of(given, TensorType(data, INT8), outputs)
     weights = np.resize([127, -128, 3, 5, -70], (outputs, *window))
     words = rounding_words(
         np.resize([1 << 30, 1395864371], outputs), np.resize([-7, -4], outputs), 9)

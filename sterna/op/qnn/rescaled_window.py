@@ -1,13 +1,15 @@
 """Depthwise windows as large as the image with their rescaling in one kernel: qnn.rescaled_window.
 
-Four channels have one record: what sums begin with, a word of weights for each tap, the zero point,
-and what rounds each of them TWICE to bytes.
+Four channels have one record: what sums begin with, weights as halves of words, the zero point, and
+what rounds each of them TWICE to bytes. Of an odd number of taps the first has two words, of
+channels 0 and 2 and of 1 and 3; two taps have four words, one of each channel.
 """
 
 from typing import Any
 
 import numpy as np
 
+from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
 from sterna.op.qnn._double_rounding import (
@@ -78,11 +80,26 @@ def _suits(made: Contraction) -> bool:
 def _records(weights: Array, start: Array, words: Array) -> Array:
     """weights: (channel, ...); words: by channel a multiplier, a factor and what rounds."""
     blocks = len(weights) // FOUR
-    taps = weights.reshape(blocks, FOUR, -1).transpose(0, 2, 1).astype(np.int8)
-    four = np.ascontiguousarray(taps).view("<i4").reshape(blocks, -1)
+    taps = weights.reshape(blocks, FOUR, -1).astype("<i2")
+    alone = taps.shape[2] % 2
+    first = taps[:, [0, 2, 1, 3], :alone]  # halves of two words
+    pairs = taps[:, :, alone:].reshape(blocks, FOUR, -1, 2).transpose(0, 2, 1, 3)
+    halves = [np.ascontiguousarray(part).reshape(blocks, -1) for part in (first, pairs)]
+    four = np.ascontiguousarray(np.concatenate(halves, 1)).view("<i4")
     factors = words[:, :2].reshape(blocks, -1)
     parts = [start.reshape(blocks, FOUR), four, words[::FOUR, 2:], factors]
     return np.concatenate(parts, 1).astype(np.int32)
+
+
+def _weights(records: Array) -> Array:
+    """(channel, tap) of what _records made."""
+    four = np.ascontiguousarray(records[:, FOUR : -(BESIDE - FOUR)]).astype("<i4").view("<i2")
+    alone = four.shape[1] // FOUR % 2
+    pairs = four[:, alone * FOUR :].reshape(len(records), -1, FOUR, 2).transpose(0, 2, 1, 3)
+    taps = pairs.reshape(len(records), FOUR, -1)
+    if alone:
+        taps = np.concatenate([four[:, [0, 2, 1, 3], None], taps], 2)
+    return taps.reshape(len(records) * FOUR, -1).astype(np.int64)
 
 
 # ---- the operator ----
@@ -91,7 +108,7 @@ def _records(weights: Array, start: Array, words: Array) -> Array:
 def _infer(attrs: RescaledWindowAttrs, data: Type, records: Type) -> TensorType:
     kind, words = bytes_and_records(data, records, 4)
     batch, rows, columns, channels = kind.concrete_shape
-    want = (channels // FOUR, rows * columns + BESIDE)
+    want = (channels // FOUR, 2 * rows * columns + BESIDE)
     if channels % FOUR or tuple(words.shape) != want:
         raise ValueError(f"records of four channels have the shape {want} for {kind}, whose "
                          f"channels come by four, not {words.shape}")
@@ -112,13 +129,22 @@ def _compute(
                    for n, axis in zip((rows, columns), "yx", strict=True))
 
     def product(n: Expr, channel: Expr) -> Expr:
-        word = records(channel // FOUR, row.var * columns + column.var + FOUR)
-        weight = (word >> channel % FOUR * 8).astype(INT8)
-        return data(n, row.var, column.var, channel).astype(INT32) * weight.astype(INT32)
+        block, lane = channel // FOUR, channel % FOUR
+        tap = row.var * columns + column.var
+        alone = rows * columns % 2
+        first = FOUR + 2 * alone
+        pair = build.maximum(tap - alone, 0)
+        place, half = first + pair // 2 * FOUR + lane, pair % 2
+        if alone:
+            is_first = tap < 1
+            place = build.select(is_first, lane % 2 + FOUR, place)
+            half = build.select(is_first, lane // 2, half)
+        weight = (records(block, place) << 16 - half * 16) >> 16
+        return data(n, row.var, column.var, channel).astype(INT32) * weight
 
     sums: Tensor = compute(
         out.shape, lambda *i: te_sum(product(i[0], i[-1]), axis=[row, column]), name="T_sums")
-    behind = FOUR + rows * columns
+    behind = FOUR + 2 * rows * columns
 
     def element(*i: Expr) -> Any:
         block, lane = i[-1] // FOUR, i[-1] % FOUR
@@ -131,9 +157,8 @@ def _compute(
 
 
 def _reference(attrs: RescaledWindowAttrs, data: Array, records: Array) -> Array:
-    channels, behind = data.shape[-1], records.shape[1] - 9
-    four = np.ascontiguousarray(records[:, FOUR:behind]).astype("<i4").view("<i1")
-    taps = four.reshape(len(records), -1, FOUR).transpose(1, 0, 2).reshape(-1, channels)
+    channels, behind = data.shape[-1], records.shape[1] - (BESIDE - FOUR)
+    taps = _weights(records).T
     seen = data.reshape(len(data), -1, channels).astype(np.int64)
     sums = (seen * taps).sum(1) + records[:, :FOUR].reshape(-1)
     factors = records[:, behind + 1 :].reshape(-1, 2)
@@ -149,7 +174,7 @@ def _macs(attrs: RescaledWindowAttrs, out: TensorType, data: TensorType, *others
 
 _WORDS = rounding_words(np.resize([1 << 30, 1395864371], 8), np.resize([-7, -4, -9], 8), 9)
 assert _WORDS is not None
-_RECORDS = _records(np.resize([127, -128, 3, 5, -70], (8, 3, 2)), np.resize([400, -30], 8), _WORDS)
+_TAPS, _START = np.resize([127, -128, 3, 5, -70], (8, 6)), np.resize([400, -30], 8)
 
 register(OpRecord(
     "qnn.rescaled_window",
@@ -162,9 +187,11 @@ register(OpRecord(
     pattern=OPAQUE,
     contraction=ContractionRules(is_packed=True),
     mixed_precision="never",
-    cases=[Case((((2, 3, 2, 8), "int8"), _RECORDS), {})],
+    cases=[Case((((2, 3, 2, 8), "int8"), _records(_TAPS, _START, _WORDS)), {}),
+           Case((((1, 1, 5, 8), "int8"), _records(_TAPS[:, :5], _START, _WORDS)), {})],
     doc="A depthwise convolution of int8 with the channels last, by windows as large as the image, "
-        "rescaled to int8. A record is what the sums of four channels begin with, by taps their "
-        "weights as the bytes of a word, the zero point times 2 and 1, and of each channel a "
-        "multiplier less 2**31 times 2 and a shift as a power of 2.",
+        "rescaled to int8. A record is what the sums of four channels begin with, their weights as "
+        "halves of words, the zero point times 2 and 1, and of each channel a multiplier less "
+        "2**31 times 2 and a shift as a power of 2. The first of an odd number of taps has two "
+        "words, of channels 0 and 2 and of 1 and 3; two taps have four, one of each channel.",
 ))

@@ -54,7 +54,7 @@ class Quads(PackedImplementation):
     def suits(self, made: Contraction) -> bool:
         kinds = {str(made.data), str(made.weight)} == {"int8"} and made.out == INT32
         places = made.multiplier > 0 and made.channels_last and not made.transposed
-        return kinds and made.rank == 2 and places and made.macs > 0 and bool(_tiles(made))
+        return kinds and made.rank == 2 and places and made.macs > 0 and bool(tiles_of(made))
 
     def candidates(
         self, made: Contraction, weights: Array, processor: Processor
@@ -64,15 +64,15 @@ class Quads(PackedImplementation):
         if not self.suits(made):
             return []
         cost = MVE if processor.has_dot_across else PLAIN
-        found = {outputs: _instructions(made, outputs, cost) for outputs in _tiles(made)}
+        found = {outputs: quad_instructions(made, outputs, cost) for outputs in tiles_of(made)}
         outputs = choose("tile", list(found), found.__getitem__)
         plan = Plan.of(self.name, outputs=outputs)
         return [Candidate(plan, found[outputs], lambda: (packed(made, weights),), label=self.name)]
 
     def expect_types(self, made: Contraction, plan: Plan, operands: Sequence[TensorType]) -> None:
         outputs = plan.integer("outputs")
-        if outputs not in _tiles(made):
-            raise ValueError(f"a tile has one of {_tiles(made)} results of a row, not {outputs}")
+        if outputs not in tiles_of(made):
+            raise ValueError(f"a tile has one of {tiles_of(made)} results of a row, not {outputs}")
         expect_shape(operands, packed_shape(made))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
@@ -97,7 +97,7 @@ def packed(made: Contraction, weights: Array) -> Array:
     return np.ascontiguousarray(fours)
 
 
-def _tiles(made: Contraction) -> list[int]:
+def tiles_of(made: Contraction) -> list[int]:
     """Results of a row whose sums fit into registers, and that loads reach from the first."""
     return [
         outputs for outputs in range(1, min(MOST_SUMS, made.result[1]) + 1)
@@ -105,7 +105,10 @@ def _tiles(made: Contraction) -> list[int]:
     ]
 
 
-def _instructions(made: Contraction, outputs: int, cost: Instructions) -> float:
+def quad_instructions(
+    made: Contraction, outputs: int, cost: Instructions = MVE
+) -> float:
+    """Of the whole layer."""
     columns = plane_columns(made, outputs, -(-made.result[1] // outputs))
     band = band_rows(made, columns)
     rows = made.result[0] // band * plane_height(made, band)
