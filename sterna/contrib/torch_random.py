@@ -146,9 +146,10 @@ class _Lifting:
         for node in self.inputs:
             self.copies[node] = self.graph.node_copy(node)
         values = map(_value, gm.graph.nodes)
-        self.mode = next((each.fake_mode for each in values if hasattr(each, "fake_mode")), None)
-        if self.mode is None:
+        modes = [each.fake_mode for each in values if hasattr(each, "fake_mode")]
+        if not modes:
             raise OpNotImplemented("a graph that tells no shapes")
+        self.mode: Any = modes[0]
 
     def drawn(self) -> Drawn:
         """The graph, and what is drawn before it."""

@@ -86,7 +86,7 @@ def test_layers_with_dropout_are_trained_whole(dynamic: bool | None) -> None:
         torch.testing.assert_close(made, wanted, rtol=1e-4, atol=1e-5)
 
 
-class Checkpointed(nn.Module):
+class Checkpointed(nn.Module):  # type: ignore[misc]
     """Attention, which may draw, and dropout, which does, each computed once more backward."""
 
     def __init__(self, p: float, draw: Callable[[Any], Any]) -> None:
