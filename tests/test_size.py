@@ -18,7 +18,7 @@ BUDGET = {
     "autotvm": 2090,
     "cli": 2970,
     "codegen": 14500,
-    "contrib": 3600,
+    "contrib": 4000,
     "driver": 3320,
     "exec": 200,
     "frontend": 24950,

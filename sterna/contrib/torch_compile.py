@@ -21,6 +21,7 @@ import torch
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch._aot_autograd.schemas import OutputType
 from torch._functorch.aot_autograd import make_boxed_func
+from torch._guards import tracing
 from torch.fx.experimental.symbolic_shapes import (
     GuardOnDataDependentSymNode,
     free_unbacked_symbols,
@@ -59,7 +60,15 @@ from sterna.contrib.torch_devices import (
 from sterna.contrib.torch_numbers import for_numbers, numbers_of_modules
 from sterna.contrib.torch_open import export_open
 from sterna.contrib.torch_parts import FunctionalGraph, compile_parts, graph_of_exported
-from sterna.contrib.torch_record import NotRecorded, by_torch, record, with_autocast
+from sterna.contrib.torch_random import with_draws
+from sterna.contrib.torch_record import (
+    NotRecorded,
+    Recorded,
+    by_torch,
+    read_drawless,
+    record,
+    with_autocast,
+)
 from sterna.contrib.torch_shapes import Compiled
 from sterna.contrib.torch_transforms import ended_transforms, has_transforms
 from sterna.frontend.format import ImportOptions
@@ -155,15 +164,28 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
         if has_transforms(gm) or any(map(is_traceable_wrapper_subclass, inputs)):
             return _traced_by_autograd(gm, inputs, options)
         exported = lru_cache(partial(_exported, gm, inputs))
-        program, aliases = record(gm, inputs) or (None, aliases_of(gm, inputs))
         try:
+            found = record(gm, inputs)
+            if found is not None and found.drawn.draws:
+                return with_draws_before(found, inputs)
             made = _or_parts(
-                lambda: program or by_torch(lambda: read_recorded(exported())), inputs, static, gm,
-                options, lambda: by_torch(lambda: graph_of_exported(exported(), inputs, static)),
+                lambda: found.program if found else by_torch(lambda: read_drawless(exported())),
+                inputs, static, gm, options,
+                lambda: by_torch(lambda: graph_of_exported(exported(), inputs, static)),
             )
         except NotRecorded:
             return _traced_by_autograd(gm, inputs, options)
-        return with_aliases(alone(made), aliases)
+        return with_aliases(alone(made), found.aliases if found else aliases_of(gm, inputs))
+
+    def with_draws_before(found: Recorded, inputs: Tensors) -> Graph:
+        examples = found.drawn.examples(inputs)
+        try:
+            made = _runner(found.program, examples, static, _build, options)
+        except OpNotImplemented as error:
+            raise NotRecorded(str(error)) from error
+        run = found.drawn.before(made)
+        whole = unless_written_memory_is_shared(run, made.written, gm, options.fallback)
+        return with_aliases(whole, found.aliases)
 
     def alone(made: Graph) -> Graph:
         written = made.written if isinstance(made, _Runner) else ()
@@ -183,7 +205,7 @@ def _inference(gm: Any, example_inputs: Tensors, options: Options) -> Graph:
 
 
 def _exported(gm: Any, inputs: Tensors) -> Any:
-    with torch.no_grad():
+    with tracing(None), torch.no_grad():  # Dynamo guards no symbols but its own
         return torch.export.export(with_autocast(gm), tuple(inputs))
 
 
@@ -429,15 +451,21 @@ def _compile_functional(
     orders: of those of its results that a user sees, how they lie.
     """
 
+    drawn = with_draws(gm)
+
     def compile_for(inputs: Tensors) -> Graph:
-        whole = FunctionalGraph(gm, {}, lambda given: given)
+        graph = drawn.module
+        whole = FunctionalGraph(graph, {}, lambda given: given)
         made = _or_parts(
-            partial(read_fx, gm), inputs, (), gm.forward, options, lambda: whole
+            partial(read_fx, graph), drawn.examples(inputs), (), graph.forward, options,
+            lambda: whole,
         )
-        return with_aliases(made, orders)
+        return with_aliases(drawn.before(made), orders)
 
     def compile_open(inputs: Tensors) -> Graph | None:
-        return _open_program(read_fx(gm), inputs, (), options)
+        examples = drawn.examples(inputs)
+        made = _open_program(read_fx(drawn.module), examples, (), options)
+        return None if made is None else drawn.before(made)
 
     if any(map(free_unbacked_symbols, example_inputs)):
         refused = "an extent of what the forward graph keeps is data of it"

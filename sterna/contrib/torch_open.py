@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
+from torch._guards import tracing
 
 from sterna.contrib.torch_record import with_autocast
 
@@ -45,7 +46,7 @@ def export_open(gm: Any, inputs: Sequence[Any]) -> Any | None:
     ]
     module = _OfTensors(with_autocast(gm), extents, len(examples))
     try:
-        with torch.no_grad():
+        with tracing(None), torch.no_grad():
             exported = torch.export.export(
                 module, tuple(inputs[place] for place in places), dynamic_shapes=(tuple(dims),)
             )

@@ -8,6 +8,7 @@ import torch
 from torch.fx.passes.infra.partitioner import CapabilityBasedPartitioner
 from torch.fx.passes.operator_support import OperatorSupportBase
 
+from sterna.contrib.torch_random import is_random
 from sterna.frontend.torch.read_exported import functional, target_name
 from sterna.frontend.torch.table import converter_of
 
@@ -109,7 +110,9 @@ class _Known(OperatorSupportBase):  # type: ignore[misc]
 
     def is_node_supported(self, submodules: Any, node: Any) -> bool:
         """Whether a node may be part of compiled code."""
-        if node.op != "call_function" or not all(map(_is_real, [node, *node.all_input_nodes])):
+        if node.op != "call_function" or is_random(node):
+            return False
+        if not all(map(_is_real, [node, *node.all_input_nodes])):
             return False
         return converter_of(target_name(node.target)) is not None
 

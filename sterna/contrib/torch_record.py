@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
@@ -13,8 +14,9 @@ from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 
 from sterna.contrib.torch_aliases import Aliases, find_aliases
 from sterna.contrib.torch_devices import autocast_kinds
+from sterna.contrib.torch_random import Drawn, is_random, with_draws
 from sterna.frontend.torch.program import Program
-from sterna.frontend.torch.read_exported import read_recorded_fx
+from sterna.frontend.torch.read_exported import read_recorded, read_recorded_fx
 from sterna.support.errors import InternalError, OpNotImplemented
 
 T = TypeVar("T")
@@ -54,10 +56,19 @@ def by_torch(read: Callable[[], T]) -> T:
         raise NotRecorded(str(error)) from error
 
 
-def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
-    """The program of a graph for inputs of known extents, whose operators all have converters.
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A graph as a program, and what lies around it."""
 
-    Beside it which of its results share memory with what.
+    program: Program
+    aliases: Aliases
+    """Which of its results share memory with what."""
+    drawn: Drawn
+    """The random numbers among its inputs."""
+
+
+def record(gm: Any, inputs: Sequence[Any]) -> Recorded | None:
+    """A graph for inputs of known extents, whose operators all have converters.
 
     None for any other: torch.export takes operators apart, lifts constants and keeps branches.
     """
@@ -82,8 +93,22 @@ def record(gm: Any, inputs: Sequence[Any]) -> tuple[Program, Aliases] | None:
             made = make_fx(run, tracing_mode="real", pre_dispatch=True)(*fakes)
         except Exception:
             return None  # what data decides, or transforms; torch.export says which
-    program = read_recorded_fx(made)
-    return None if program is None else (program, aliases)
+    drawn = with_draws(made)
+    _expect_no_draws(drawn.module)
+    program = read_recorded_fx(drawn.module)
+    return None if program is None else Recorded(program, aliases, drawn)
+
+
+def read_drawless(exported: Any) -> Program:
+    """The program of an export that draws no random numbers."""
+    _expect_no_draws(exported.graph_module)
+    return read_recorded(exported)
+
+
+def _expect_no_draws(gm: Any) -> None:
+    """Graphs with draws inside are for AOTAutograd, which undoes changes in place before."""
+    if any(map(is_random, gm.graph.nodes)):
+        raise NotRecorded("it draws random numbers")
 
 
 def _has_inner_graphs(gm: Any) -> bool:

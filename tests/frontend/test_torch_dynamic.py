@@ -338,3 +338,18 @@ def test_no_numbers_are_counted_as_integers() -> None:
     model: Any = sterna.compile(Wrapped(counted), (x,), opt_level=0)
     made = model(x.numpy())
     assert made.dtype == np.int64 and made.tolist() == counted(x).tolist()
+
+
+def test_truth_values_and_bits_of_numbers_that_data_decides() -> None:
+    def joined(x: Any) -> Any:
+        a, b = x[0].item(), x[1].item()
+        torch._check(a < 10)
+        torch._check(((a < 20) & (b < 30)) | (b == 77))
+        return torch.ones(3) * ((a & 3) + (b | 8) + (a << 2) + (b >> 1))
+
+    model = compiled(joined, torch.tensor([3, 4]))
+    for given in ([3, 4], [6, 9], [-7, 77]):
+        x = torch.tensor(given)
+        np.testing.assert_array_equal(model(x.numpy()), joined(x).numpy())
+    with pytest.raises(ValueError, match="Runtime assertion failed"):
+        model(np.array([3, 31]))

@@ -2,6 +2,7 @@
 
 import operator
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from sterna.frontend.calls import axis_below, call, cast, constant, dtype_of, rank_of, type_of
@@ -46,6 +47,12 @@ def getitem(a: list[Any], b: int) -> Any:
     return a[b]
 
 
+def _bits(name: str, logical: Callable[[Any, Any], Expr], a: Any, b: Any) -> Expr:
+    """An operator on bits, which is a logical one between truth values."""
+    is_bool = all(str(build.as_expr(each).dtype) == "bool" for each in (a, b))
+    return logical(a, b) if is_bool else build.bitwise(f"bitwise_{name}", a, b)
+
+
 # Operators of Python on numbers: how they are built over extents, and of tensors of one number.
 _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "add": (operator.add, "add"), "sub": (operator.sub, "subtract"),
@@ -54,17 +61,22 @@ _BINARY: dict[str, tuple[Callable[[Any, Any], Any], str]] = {
     "pow": (operator.pow, "power"), "eq": (build.equal, "equal"),
     "ne": (build.not_equal, "not_equal"), "lt": (operator.lt, "less"),
     "le": (operator.le, "less_equal"), "gt": (operator.gt, "greater"),
-    "ge": (operator.ge, "greater_equal"), "and_": (build.logical_and, "logical_and"),
-    "or_": (build.logical_or, "logical_or"), "xor": (build.not_equal, "logical_xor"),
+    "ge": (operator.ge, "greater_equal"), "and_": (partial(_bits, "and", build.logical_and), "and"),
+    "or_": (partial(_bits, "or", build.logical_or), "or"),
+    "xor": (partial(_bits, "xor", build.not_equal), "xor"),
+    "lshift": (operator.lshift, "left_shift"), "rshift": (operator.rshift, "right_shift"),
 }
 
 
 def _of_two(name: str, over_extents: Callable[[Any, Any], Any], of_tensors: str) -> None:
-    plain = getattr(operator, name)
+    plain, over_bits = getattr(operator, name), of_tensors in ("and", "or", "xor")
 
     def convert(a: Any, b: Any) -> Any:
         if isinstance(a, RelayExpr) or isinstance(b, RelayExpr):
-            return call(of_tensors, *_alike(a, b, name == "truediv"))
+            parts = _alike(a, b, name == "truediv")
+            is_bool = dtype_of(parts[0]) == "bool"
+            kind = ("logical_" if is_bool else "bitwise_") if over_bits else ""
+            return call(f"{kind}{of_tensors}", *parts)
         is_open = isinstance(a, Expr) or isinstance(b, Expr)
         return over_extents(a, b) if is_open else plain(a, b)
 
@@ -90,7 +102,8 @@ def _tensor(number: Any) -> RelayExpr:
         return reshaped(number, ())
     if isinstance(number, Expr):
         return as_tensor(number)
-    return constant(number, "float64" if isinstance(number, float) else "int64")
+    dtypes: dict[type, str] = {bool: "bool", float: "float64"}
+    return constant(number, dtypes.get(type(number), "int64"))
 
 
 @aten("operator::neg")

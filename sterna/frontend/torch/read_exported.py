@@ -242,7 +242,7 @@ def _picks(node: Any) -> bool:
 def _outputs(node: Any) -> list[str]:
     value = node.meta.get("val")
     if not isinstance(value, tuple | list):
-        return [] if value is None else [node.name]
+        return [] if value is None and not node.users else [node.name]
     picked = {
         user.args[1]: user.name for user in node.users
         if user.target is operator.getitem and user.args[0] is node
