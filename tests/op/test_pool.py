@@ -302,3 +302,25 @@ def test_floats_are_pooled_before_they_become_bytes() -> None:
         made = relay.transform.SimplifyExpr()(mod)["main"]
         assert (made.body.op.name == "qnn.quantize") is is_first
         np.testing.assert_array_equal(interpret(made, x), interpret(func, x))
+
+
+@pytest.mark.parametrize(("attrs", "is_first"), [
+    ({"strides": (2, 2)}, True), ({"strides": (2, 2), "padding": (1, 1)}, True),
+    ({"strides": (1, 1)}, False),  # nearly as many are left
+    ({"strides": (2, 2), "padding": (1, 1), "ceil_mode": True}, False),  # windows of border alone
+])
+def test_sums_are_pooled_before_they_become_bytes(attrs: dict[str, Any], is_first: bool) -> None:
+    rng = np.random.default_rng(0)
+    x = rng.integers(-20000, 20000, (1, 8, 12, 12)).astype("int32")
+    data = relay.var("x", shape=x.shape, dtype="int32")
+    scales = relay.const(rng.uniform(0.001, 0.01, 8).astype("float32"))
+    bytes_ = relay.qnn.op.requantize(
+        data, scales, relay.const(0), relay.const(np.float32(0.5)), relay.const(7), axis=1,
+        rounding="TONEAREST_EVEN", compute_dtype="float32", out_dtype="uint8")
+    func = relay.Function((data,), relay.nn.max_pool2d(bytes_, (3, 3), **attrs))
+    mod = relay.transform.InferType()(tvm.IRModule.from_expr(func))
+    made = relay.transform.Legalize(tvm.target.Target("llvm"))(mod)["main"]
+    assert (made.body.op.name == "qnn.requantize") is is_first
+    np.testing.assert_array_equal(interpret(made, x), interpret(func, x))
+    for_boards = relay.transform.Legalize(tvm.target.Target("c"))(mod)["main"]
+    assert for_boards.body.op.name == "nn.max_pool2d"

@@ -20,7 +20,7 @@ from sterna.op.checks import map_dims, of_kind, tensor
 from sterna.op.integer_rules import carried
 from sterna.op.largest import largest, lowest
 from sterna.op.nn._pool_axes import axis_by_axis
-from sterna.op.nn._pool_quantize import pool_first
+from sterna.op.nn._pool_quantize import pool_first, pool_sums_first
 from sterna.op.windows import (
     SPATIAL,
     Padding,
@@ -471,12 +471,16 @@ def _take_border(
 def _legalize(kind: str, attrs: Any, args: Args, target: Any) -> RelayExpr | None:
     """Axis by axis, unless sources for small machines are made: one loop without memory between.
 
-    A window that is a whole image is a global pooling. Averages of float32 or float64, as others
+    A window that is a whole image is a global pooling. Of sums that become bytes the largest come
+    first; layers of small machines make bytes at once. Averages of float32 or float64, as others
     are rounded between the axes.
     """
     data = infer(args[0])
     if target is None or not target.kind.picks_instructions or not isinstance(data, TensorType):
         return None
+    sums_first = pool_sums_first(attrs, args[0]) if kind == "max" else None
+    if sums_first is not None:
+        return sums_first
     if kind == "avg" and (not data.dtype.is_float or data.dtype.bits < 32):
         return None
     windows = Windows.of(attrs, data)
