@@ -9,7 +9,7 @@ import torch
 from sterna.contrib.torch_numbers import for_numbers
 
 
-class Scaled(torch.nn.Module):
+class Scaled(torch.nn.Module):  # type: ignore[misc]
     def forward(self, x: torch.Tensor, number: torch.Tensor) -> torch.Tensor:
         return x * number.item()
 
