@@ -4,9 +4,12 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import torch
+from tests.support import require_module
 
-from sterna.contrib.torch_numbers import for_numbers
+require_module("torch")
+import torch  # noqa: E402
+
+from sterna.contrib.torch_numbers import for_numbers  # noqa: E402
 
 
 class Scaled(torch.nn.Module):  # type: ignore[misc]
