@@ -36,7 +36,7 @@ BUDGET = {
     "schedule": 22900,
     "support": 4540,
     "target": 4540,
-    "te": 6100,
+    "te": 6150,
     "testing": 5330,
     "tir": 15800,
     "topi": 2170,

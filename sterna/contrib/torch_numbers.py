@@ -68,16 +68,21 @@ def for_numbers(
     def rest(given: Sequence[Any]) -> list[Any]:
         return [each for place, each in enumerate(given) if place not in taken]
 
-    def made(key: tuple[float, ...]) -> Graph:
+    def made(numbers: tuple[float, ...]) -> Graph:
         return compile_graph(
-            with_numbers(gm, dict(zip(places, key, strict=True))), rest(examples)
+            with_numbers(gm, dict(zip(places, numbers, strict=True))), rest(examples)
         )
 
+    def key_of(numbers: Sequence[float]) -> tuple[str, ...]:
+        """No number is another one: not -0, and what is none is what it was."""
+        return tuple(map(float.hex, numbers))
+
     first = values(examples)
-    known = {first: made(first)}
+    known = {key_of(first): made(first)}
 
     def run(*given: Any) -> Any:
-        key = values(given)
+        numbers = values(given)
+        key = key_of(numbers)
         found = known.get(key)
         if found is None:
             if other is not None:
@@ -85,7 +90,7 @@ def for_numbers(
             with compile_lock:
                 if len(known) >= MOST_VALUES:
                     known.pop(next(iter(known)))
-                found = known[key] = made(key)
+                found = known[key] = made(numbers)
         return found(*rest(given))
 
     return run

@@ -50,7 +50,9 @@ def multiply(lhs: Any, rhs: Any) -> Expr:
 def ceildiv(lhs: Any, rhs: Any) -> Expr:
     """lhs / rhs, rounded upward."""
     a, b = build.match_types(lhs, rhs)
-    return build.floordiv(a + b - 1, b)
+    if a.dtype.is_uint or (build.int_value(b) or 0) > 0:
+        return build.floordiv(a + b - 1, b)
+    return -build.floordiv(-a, b)
 
 
 def bitwise_and(x: Any, y: Any) -> Expr:

@@ -157,6 +157,17 @@ class TuningDatabase:
         with self._open() as connection:
             connection.executemany("insert or replace into record values (?,?,?,?,?,?,?,?)", rows)
 
+    def take_over(self, other: "TuningDatabase", target: Target) -> None:
+        """Keep what another file has found for questions that this one does not answer."""
+        known = self.answers(target)
+        query = ("select question, answer, ratio from record "
+                 "where target = ? and machine = ? and state = ?")
+        self.keep(target, {
+            question: (answer, ratio)
+            for question, answer, ratio in other._rows(query, (*_key(target), KEPT))
+            if _is_text(question) and _is_text(answer) and question not in known
+        })
+
     def set_aside(
         self, target: Target, questions: Mapping[str, str], answers: Mapping[str, str]
     ) -> None:

@@ -1,5 +1,6 @@
 """The classic command line, as scripts call it."""
 
+import gzip
 import subprocess
 import sys
 import tarfile
@@ -14,6 +15,8 @@ from sterna.contrib import graph_executor
 from sterna.contrib.tvmc.main import main
 from sterna.contrib.tvmc.shapes import parse_shapes
 from sterna.rpc import Server
+from sterna.target import Target
+from sterna.tune import TuningDatabase
 from tests.contrib.test_tvmc import model as model  # a fixture
 
 GIVEN = np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4)
@@ -138,6 +141,36 @@ def test_tuning(model: Path, inputs: Path) -> None:
                  "--output", str(records), str(model)]) == 0
     package = compiled(model, "--tuning-records", str(records))
     np.testing.assert_allclose(run(package, inputs), WANTED, rtol=1e-5)
+
+
+def test_tuning_begins_with_earlier_records(model: Path) -> None:
+    earlier, records = model.with_name("earlier.db"), model.with_name("later.db")
+    target = Target("llvm")
+    TuningDatabase(earlier).keep(target, {"tile of nothing": ("4", 0.5), "other": ("1", 0.7)})
+    TuningDatabase(records).keep(target, {"other": ("2", 0.6)})
+    assert main(["tune", "--target", "llvm", "--trials", "0", "--tuning-records", str(earlier),
+                 "--output", str(records), str(model)]) == 0
+    found = TuningDatabase(records, read_only=True).answers(target)
+    assert found.items() >= {("tile of nothing", "4"), ("other", "2")}
+
+
+def test_packages_of_strangers(
+    model: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package = compiled(model)
+    first = package.read_bytes()
+    assert compiled(model).read_bytes() == first
+    for content, said in (
+        (first[:2000], "small.tar is no package: it is no complete tar file"),
+        (gzip.compress(first), "which may not be compressed"),
+    ):
+        package.write_bytes(content)
+        assert main(["run", str(package)]) != 0
+        assert said in capsys.readouterr().err
+    with tarfile.open(package, "w") as archive:
+        archive.add(inputs, "in.npz")
+    assert main(["run", str(package)]) != 0
+    assert "it has no mod.so" in capsys.readouterr().err
 
 
 def test_shapes_as_words() -> None:

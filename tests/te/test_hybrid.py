@@ -98,11 +98,46 @@ def bubbles(a: Any) -> Any:
     return b
 
 
+def swaps(a: Any) -> Any:
+    """What is read before something is written in its place."""
+    b = output_tensor((8,), "float32")
+    for i in range(8):
+        b[i] = a[i]
+        x = a[i]
+        y = a[7 - i]
+        x, y = y, x
+        b[i] += x - 2.0 * y
+    for i in range(4):
+        b[i], b[7 - i] = b[7 - i], b[i]
+    before = (b[0], b[1])
+    b[0] = 100.0
+    for each in (before[0], b[1], b[0]):
+        b[0] = 1.0
+        b[1] += each
+    return b
+
+
+def known_when_read(a: Any) -> Any:
+    """Conditions that are known decide what is read at all, and what their names are."""
+    b = output_tensor((8,), "float32")
+    if TWICE == 2:
+        factor = 3.0
+        added = 1.0
+    else:
+        factor = nothing_known
+    for i in const_range(8):
+        b[i] = round(a[i] * 10.0 - 2.5) * factor
+        if i > 0 and a[i - 1] > 0.5:
+            b[i] += added
+    b[0] = round(2.5) + round(a[0] * 0.0 - 0.5)
+    return b
+
+
 @pytest.mark.parametrize(
     ("function", "shapes"),
     [
         (outer, [(5,), (7,)]), (kinds_of_loops, [(16,)]), (branches, [(8,)]), (windows, [(8,)]),
-        (bubbles, [(8,)]),
+        (bubbles, [(8,)]), (swaps, [(8,)]), (known_when_read, [(8,)]),
     ],
 )
 def test_loops_give_what_python_gives(function: Any, shapes: list[tuple[int, ...]]) -> None:
@@ -198,9 +233,41 @@ def early(a: Any) -> Any:
         return b
 
 
+def from_the_end(a: Any) -> Any:
+    b = output_tensor((4,), "float32")
+    b[0] = a[-1]
+    return b
+
+
+def whole_row(a: Any) -> Any:
+    b = output_tensor((4, 4), "float32")
+    b[0] = a[0]
+    return b
+
+
+def halves(a: Any) -> Any:
+    b = output_tensor((4,), "float32")
+    for i in range(4):
+        b[i] = a[0] + i / 2
+    return b
+
+
+def cut_off(a: Any) -> Any:
+    b = output_tensor((4,), "float32")
+    total = 0
+    for i in range(4):
+        total += a[i]
+    b[0] = total
+    return b
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
+        (from_the_end, "the index -1 is none of 0 to 4 - 1"),
+        (whole_row, "an element of b has 2 indices, not 1"),
+        (halves, "/ of integers is a float in Python: take //, or convert one"),
+        (cut_off, "total is int32, as what it was given first, and has no room for float32"),
         (endless, r"endless, line \d+ \(while True:\): .* no while"),
         (unknown, "nothing_known is not defined here"),
         (input_written, "a is an input, which is only read"),
@@ -218,5 +285,5 @@ def test_what_a_script_cannot_say(function: Callable[..., Any], message: str) ->
 def test_arguments_are_counted() -> None:
     with pytest.raises(ValueError, match=r"outer, line .*: it takes 2 arguments, not 1"):
         te.hybrid.script(outer)(te.placeholder((4,), name="a"))
-    with pytest.raises(TypeError, match=r"hybrid.script takes a function of Python, not 5"):
+    with pytest.raises(TypeError, match=r"takes a function of Python with a name, not 5"):
         te.hybrid.script(5)  # type: ignore[arg-type]

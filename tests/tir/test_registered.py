@@ -57,7 +57,7 @@ def test_a_rule_says_what_an_intrinsic_is() -> None:
 @pytest.fixture
 def forgotten() -> Iterator[None]:
     yield
-    for name in ("tanh", "cosh"):
+    for name in ("tanh", "cosh", "sinh"):
         registered._rules.pop(name, None)
         registered._known.discard(name)
 
@@ -89,6 +89,9 @@ def test_a_rule_for_an_intrinsic_that_is_known() -> None:
     tvm.ir.register_intrin_lowering("tir.cosh", "llvm", f=lambda call: tir.cosh(call.args[0] * 2))
     build(tir.cosh)(x, y)
     np.testing.assert_allclose(y.numpy(), np.cosh(2 * given), rtol=1e-6)
+    tvm.ir.register_intrin_lowering("tir.sinh", "llvm", f=lambda call: call.args[0] * 3)
+    build(lambda x: tir.sinh(tir.cosh(x)))(x, y)  # a rule's argument is lowered once
+    np.testing.assert_allclose(y.numpy(), 3 * np.cosh(2 * given), rtol=1e-6)
 
 
 def test_functions_of_c_on_a_gpu() -> None:

@@ -28,8 +28,8 @@ def tune_model(
     """Search faster kernels on this machine, or on a device that a tracker lends.
 
     Gives the file of what was found. trials: for each layer. prior_records: records that the search
-    begins with and adds to. How the classic tuners search (tuner, early_stopping, number, repeat,
-    ...) has no meaning here.
+    begins with, and adds to where tuning_records names no other file. How the classic tuners search
+    (tuner, early_stopping, number, repeat, ...) has no meaning here.
     """
     if unknown := sorted(set(classic) - NO_MEANING):
         raise TVMCException(f"tune has no option {', '.join(unknown)}")
@@ -39,9 +39,12 @@ def tune_model(
             raise TVMCException(f"rpc_key {rpc_key!r} is lent by a tracker; give its hostname")
         device = RemoteDevice(hostname, int(port or 9090), rpc_key)
     records = tuning_records or prior_records or tvmc_model.default_tuning_records_path()
+    wanted, database = target_with(target, additional_target_options or {}), TuningDatabase(records)
+    if prior_records is not None and prior_records != records:
+        database.take_over(TuningDatabase(prior_records, read_only=True), wanted)
     with PassContext(3):
         tune_network(
-            tvmc_model.mod, tvmc_model.params, target_with(target, additional_target_options or {}),
-            TuningDatabase(records), budget=Budget(trials, seconds=minutes * 60), device=device,
+            tvmc_model.mod, tvmc_model.params, wanted, database,
+            budget=Budget(trials, seconds=minutes * 60), device=device,
         )
     return records

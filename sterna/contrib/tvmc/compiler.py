@@ -7,7 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from sterna.contrib.cc import cross_compile
-from sterna.contrib.tvmc.model import TVMCException, TVMCModel, TVMCPackage, write_archive
+from sterna.contrib.tvmc.model import (
+    LIBRARY,
+    TVMCException,
+    TVMCModel,
+    TVMCPackage,
+    write_archive,
+)
 from sterna.driver import relay_build
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.ir import config
@@ -108,7 +114,7 @@ def _write(
         built.export_library(path, **options)
         return
     with tempfile.TemporaryDirectory(prefix="sterna-tvmc-") as folder:
-        library = Path(folder, "mod.so")
+        library = Path(folder, LIBRARY)
         if not isinstance(built, GraphExecutorFactoryModule) or built.executor.name != "graph":
             built.export_library(library, **options)
             write_archive(path, library, None, {})

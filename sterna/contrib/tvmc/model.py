@@ -1,6 +1,5 @@
 """Models as they pass through tvmc: imported, compiled into a package, run."""
 
-import json
 import os
 import tarfile
 import tempfile
@@ -10,11 +9,13 @@ from typing import Any
 
 import numpy as np
 
+from sterna.driver.files import pack
 from sterna.ir.module import IRModule
 from sterna.ir.serialize import load_json, save_json
 from sterna.relay.arrays import Array
 from sterna.runtime import BenchmarkResult
 from sterna.runtime.params import load_param_dict, save_param_dict
+from sterna.support.plain_tar import BrokenTarError, content_of, files_in, open_plain_tar
 
 # What a package of the form "so" holds: code, the graph's JSON and its weights.
 LIBRARY, GRAPH, PARAMS = "mod.so", "mod.json", "mod.params"
@@ -91,30 +92,30 @@ class TVMCPackage:
 def write_archive(
     path: Path, library: Path, graph: str | None, params: Mapping[str, Any]
 ) -> None:
-    """A package of a library; graph: the JSON of what the graph executor runs."""
-    with tempfile.TemporaryDirectory(prefix="sterna-tvmc-") as name:
-        parts = {LIBRARY: library}
-        if graph is not None:
-            json.loads(graph)
-            parts[GRAPH], parts[PARAMS] = Path(name, GRAPH), Path(name, PARAMS)
-            parts[GRAPH].write_text(graph, "utf-8")
-            parts[PARAMS].write_bytes(save_param_dict(params))
-        with tarfile.open(path, "w") as archive:
-            for member, part in parts.items():
-                archive.add(part, member)
+    """A package of a file mod.so; graph: the JSON of what the graph executor runs."""
+    parts = [library]
+    if graph is not None:
+        parts += [library.with_name(GRAPH), library.with_name(PARAMS)]
+        parts[1].write_text(graph, "utf-8")
+        parts[2].write_bytes(save_param_dict(params))
+    pack(path, parts)
 
 
 def _members(path: Path) -> dict[str, bytes]:
     """The files of a package that is an archive of ours; nothing for other files."""
     if not tarfile.is_tarfile(path):
         return {}
-    with tarfile.open(path) as archive:
-        files = {each.name.removeprefix("./"): each for each in archive if each.isfile()}
-        if METADATA in files:
-            return {METADATA: b""}
-        wanted = {name: archive.extractfile(files[name]) for name in (LIBRARY, GRAPH, PARAMS)
-                  if LIBRARY in files and name in files}
-        return {name: part.read() for name, part in wanted.items() if part is not None}
+    try:
+        with open_plain_tar(path) as archive:
+            files = {name.removeprefix("./"): each for name, each in files_in(archive).items()}
+            if METADATA in files:
+                return {METADATA: b""}
+            if LIBRARY not in files:
+                raise TVMCException(f"{path} is no package: it has no {LIBRARY}")
+            return {name: content_of(archive, files[name])
+                    for name in (LIBRARY, GRAPH, PARAMS) if name in files}
+    except BrokenTarError as error:
+        raise TVMCException(f"{path} is no package: {error}") from None
 
 
 class TVMCResult:

@@ -178,7 +178,7 @@ def compute_conv(attrs: ConvAttrs, out: TensorType, data: Tensor, *weights: Tens
     )
     made = narrowed(total, out.dtype, f"{name}_cast")
     if filled:
-        made = compute(out.shape, made.__call__, name=f"{name}_own")
+        made = compute((*shape[:-1], out.shape[-1]), made.__call__, name=f"{name}_own")
     return _in_rows(made, out.shape, f"{name}_rows") if how.flat else made
 
 

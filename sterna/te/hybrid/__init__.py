@@ -48,6 +48,6 @@ def _flat(args: tuple[Any, ...]) -> list[Any]:
 
 def script(function: Callable[..., Any]) -> HybridFunction:
     """The decorator."""
-    if not isinstance(function, FunctionType):
-        raise TypeError(f"hybrid.script takes a function of Python, not {function!r}")
+    if not isinstance(function, FunctionType) or function.__name__ == "<lambda>":
+        raise TypeError(f"hybrid.script takes a function of Python with a name, not {function!r}")
     return _Script(function)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from types import FunctionType
 from typing import Any, NoReturn
 
+from sterna.arith.bounds import IntBound, type_bound
 from sterna.ir import build
 from sterna.ir.expr import Expr, StringImm
 from sterna.ir.node import nodes_of
@@ -40,8 +41,7 @@ _OPERATORS: Mapping[type[ast.AST], Callable[..., Any]] = {
 _OF_NUMBERS: Mapping[type[ast.AST], Callable[..., Any]] = {
     **_OPERATORS, ast.Div: operator.truediv, ast.Pow: operator.pow, ast.Lt: operator.lt,
     ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge, ast.Eq: operator.eq,
-    ast.NotEq: operator.ne, ast.And: lambda a, b: a and b, ast.Or: lambda a, b: a or b,
-    ast.Not: operator.not_,
+    ast.NotEq: operator.ne, ast.Not: operator.not_,
 }
 _MAKERS = ("output_tensor", "allocate")
 
@@ -180,8 +180,7 @@ class _Reader:
     def read_If(self, stmt: ast.If) -> None:
         condition = self.value(stmt.test)
         if not isinstance(condition, Expr):
-            with self.inner():
-                self.block(stmt.body if condition else stmt.orelse)
+            self.block(stmt.body if condition else stmt.orelse)
             return
         with self.builder.if_scope(condition), self.inner():
             self.block(stmt.body)
@@ -222,7 +221,7 @@ class _Reader:
             self.block(stmt.body)
 
     def written_out(self, stmt: ast.For, name: str, values: tuple[Any, ...]) -> None:
-        for value in values:
+        for value in self.kept(name, values):
             with self.inner(), self.builder.new_scope():
                 self.names[name] = value
                 self.block(stmt.body)
@@ -247,7 +246,7 @@ class _Reader:
             found = self.value(value)
             if not isinstance(found, tuple) or len(found) != len(target.elts):
                 self.refuse(stmt, f"{len(target.elts)} names are given something else")
-            for each, one in zip(target.elts, found, strict=True):
+            for each, one in zip(target.elts, self.kept("one", found), strict=True):
                 self.assign(stmt, each, one)
         else:
             self.assign(stmt, target, self.value(value))
@@ -280,17 +279,24 @@ class _Reader:
                 self.refuse(stmt, f"{ast.unparse(target.value)} is no tensor")
             if array.tensor is not None:
                 self.refuse(stmt, f"{ast.unparse(target.value)} is an input, which is only read")
-            array.buffer[self.indices(target)] = build.cast(array.dtype, self.number(stmt, value))
+            indices = self.indices(target, array)
+            array.buffer[indices] = build.cast(array.dtype, self.number(stmt, value))
             return
         if not isinstance(target, ast.Name):
             self.refuse(stmt, "names and elements of tensors are assigned")
         known = self.names.get(target.id)
         if isinstance(known, _Array) and known.is_number:
-            known.buffer[0] = build.cast(known.dtype, self.number(stmt, value))
+            number = self.number(stmt, value)
+            if not _has_room(known.dtype, number):
+                self.refuse(
+                    stmt, f"{target.id} is {known.dtype}, as what it was given first, and has no "
+                    f"room for {number.dtype}: begin with {number.dtype}(...), or convert this"
+                )
+            known.buffer[0] = build.cast(known.dtype, number)
         elif known is not None:
             self.refuse(stmt, f"{target.id} is something else already; take another name")
-        elif self.assigned[target.id] == 1 and _stays(value):
-            self.names[target.id] = value
+        elif self.assigned[target.id] == 1 and (_stays(value) or isinstance(value, tuple)):
+            self.names[target.id] = self.kept(target.id, value)
         else:
             expr = self.number(stmt, value)
             made = self.builder.allocate(str(expr.dtype), (1,), target.id, scope="local")
@@ -298,6 +304,13 @@ class _Reader:
             made[0] = expr
 
     # ---- values ----
+
+    def kept(self, name: str, value: Any) -> Any:
+        """A value as it is now, whatever is written to what it was read from."""
+        if isinstance(value, tuple):
+            return tuple(self.kept(name, each) for each in value)
+        is_read = isinstance(value, Expr) and not _stays(value)
+        return self.builder.let(name, value) if is_read else value
 
     def number(self, node: ast.AST, value: Any) -> Expr:
         if isinstance(value, bool | int | float | Expr) and not isinstance(value, StringImm):
@@ -342,13 +355,24 @@ class _Reader:
     def value_Attribute(self, node: ast.Attribute) -> Any:
         return getattr(self.value(node.value), node.attr)
 
-    def indices(self, node: ast.Subscript) -> Any:
-        return self.value(node.slice)
+    def indices(self, node: ast.Subscript, array: _Array) -> tuple[Any, ...]:
+        """The places of an element, which have no meaning from the end or for whole rows."""
+        given = self.value(node.slice)
+        listed = given if isinstance(given, tuple) else (given,)
+        if len(listed) != len(array.shape):
+            self.refuse(node, f"an element of {ast.unparse(node.value)} has {len(array.shape)} "
+                              f"indices, not {len(listed)}")
+        for index, extent in zip(listed, array.shape, strict=True):
+            place, size = build.int_value(build.as_expr(index)), build.int_value(extent)
+            if place is not None and (place < 0 or (size is not None and place >= size)):
+                self.refuse(node, f"the index {place} is none of 0 to {extent} - 1")
+        return listed
 
     def value_Subscript(self, node: ast.Subscript) -> Any:
-        whole, index = self.value(node.value), self.indices(node)
+        whole = self.value(node.value)
         if isinstance(whole, _Array):
-            return whole.buffer[index]
+            return whole.buffer[self.indices(node, whole)]
+        index = self.value(node.slice)
         known = index if isinstance(index, int) else build.int_value(index)
         if not isinstance(whole, Sequence) or known is None:
             self.refuse(node, "an element is one of a tensor, or has a number that is known here")
@@ -364,15 +388,24 @@ class _Reader:
             self.refuse(node, f"a script has no {kind.__name__}")
         if table is _OPERATORS and not isinstance(left, Expr):
             left = build.as_expr(left, b)
+        if table is _OPERATORS and kind is ast.Div and not any(
+            build.as_expr(each).dtype.is_float for each in (left, b)
+        ):
+            self.refuse(node, "/ of integers is a float in Python: take //, or convert one")
         return table[kind](left, b)
 
     def value_BinOp(self, node: ast.BinOp) -> Any:
         return self.operate(node, type(node.op), self.value(node.left), node.right)
 
     def value_BoolOp(self, node: ast.BoolOp) -> Any:
-        made = self.value(node.values[0])
+        made, stops_at = self.value(node.values[0]), isinstance(node.op, ast.Or)
         for each in node.values[1:]:
-            made = self.operate(node, type(node.op), made, each)
+            if isinstance(made, Expr):
+                made = self.operate(node, type(node.op), made, each)
+            elif bool(made) == stops_at:
+                break
+            else:
+                made = self.value(each)
         return made
 
     def value_Compare(self, node: ast.Compare) -> Any:
@@ -413,6 +446,17 @@ class _Reader:
         if isinstance(value, _Array) and value.tensor is None:
             self.refuse(node, "another script takes inputs of this one, not what it has made")
         return value.tensor if isinstance(value, _Array) else value
+
+
+def _has_room(dtype: DataType, number: Expr) -> bool:
+    """Whether a variable of a type takes a number as it is."""
+    given, value, bound = number.dtype, build.int_value(number), type_bound(dtype)
+    if dtype == given or (dtype.is_float and not given.is_float):
+        return True
+    if dtype.is_float or given.is_float or dtype.is_bool:
+        return dtype.is_float and dtype.bits > given.bits
+    least = type_bound(given) if value is None else IntBound(value, value)
+    return given.is_bool or bound.low <= least.low <= least.high <= bound.high
 
 
 def _stays(value: Any) -> bool:

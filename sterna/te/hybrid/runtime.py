@@ -18,6 +18,12 @@ def _caster(name: str) -> Callable[[Any], Any]:
     return lambda value: np.asarray(value).astype(numpy_dtype(name))[()]
 
 
+def _rounded(x: Any) -> Any:
+    """Halves away from 0, as compiled."""
+    whole = np.trunc(x)
+    return whole + np.copysign(np.abs(x - whole) >= 0.5, x)
+
+
 RUNTIME: Mapping[str, Any] = {
     **dict.fromkeys([*LOOPS, "const_range"], range),
     **{name: _caster(name) for name in TYPES if name != "bool"},
@@ -33,6 +39,7 @@ RUNTIME: Mapping[str, Any] = {
     "output_tensor": _zeros,
     "popcount": lambda x: int(x).bit_count(),
     "power": np.power,
+    "round": _rounded,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
 }

@@ -42,14 +42,10 @@ def _extreme(of_two: Callable[..., Any]) -> Callable[..., Any]:
     return lambda first, *others: functools.reduce(of_two, others, first)
 
 
-def _ceil_div(a: Any, b: Any) -> Any:
-    return build.floordiv(build.sub(build.add(a, b), 1), b)
-
-
 WORDS: Mapping[str, Callable[..., Any]] = {
     **{name: _caster(name) for name in TYPES},
     **{name: getattr(op, name) for name in FUNCTIONS},
-    "ceil_div": _ceil_div,
+    "ceil_div": op.ceildiv,
     "len": len,
     "likely": lambda condition: build.call_intrinsic("likely", condition),
     "max": _extreme(build.maximum),

@@ -6,6 +6,8 @@
 GPUs have no C library to link with: its functions of numbers, and CUDA's, are intrinsics there.
 """
 
+from typing import Any
+
 from sterna.ir.expr import Call, Expr, StringImm
 from sterna.ir.visitor import Rewriter
 from sterna.tir.intrinsics import INTRINSICS
@@ -27,6 +29,12 @@ class _Lowering(Rewriter):
         self.kind, self.on_gpu = kind, on_gpu
         self.inside: list[str] = []
         """The intrinsics whose rules are being followed."""
+        self.done: set[Expr] = set()
+        """What rules were given, in which all is lowered already."""
+
+    def rewrite(self, node: Any) -> Any:
+        """The node, lowered once."""
+        return node if node in self.done else super().rewrite(node)
 
     def visit_Call(self, call: Call) -> Expr:
         done: Call = self.rewrite_children(call)
@@ -34,6 +42,7 @@ class _Lowering(Rewriter):
             made = by_rule(done, self.kind)
             if made is done:
                 return done
+            self.done.update(done.args)
             self.inside.append(done.op)  # a rule for a known one may well say it by itself
             lowered: Expr = self.rewrite(made)
             self.inside.pop()
