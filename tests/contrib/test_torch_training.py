@@ -218,3 +218,14 @@ def test_numbers_that_only_calls_know() -> None:
     for number, rows in ((0.3, 2), (0.7, 3), (-1.9, 5)):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(fast(x, number), many(x, number))
+
+
+def test_singular_values_are_trained() -> None:
+    """Of matrices with more rows than columns, whose vectors the gradient reads."""
+    x = torch.randn(4, 3)
+    found = []
+    for function in (compiled(torch.linalg.svdvals), torch.linalg.svdvals):
+        own = x.clone().requires_grad_()
+        function(own).square().sum().backward()
+        found.append(own.grad)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
