@@ -30,6 +30,10 @@ _FILLING = frozenset({
     "aten.log_normal",
 })
 _DROPOUT = frozenset({"aten.dropout.default", "aten.native_dropout.default"})
+# Parameters of operators that draw in training alone, and only where a share is dropped: layers of
+# attention and recurrent ones, too.
+_IN_TRAINING = ("train", "training")
+_SHARES = ("p", "dropout", "dropout_p")
 _SAVE, _WITH = "ops.higher_order.run_and_save_rng_state", "ops.higher_order.run_with_rng_state"
 
 # How a generator's state is told and set, by the kind of its device.
@@ -57,11 +61,11 @@ def _asks(target: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
         if each.has_default_value()
     }
     given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
-    if "dropout_p" in given:
-        return bool(given["dropout_p"])
-    if "p" in given and "train" in given:
-        return bool(given["p"]) and given["train"] is not False
-    return True
+    flags = [given[name] for name in _IN_TRAINING if name in given]
+    if any(flag is False for flag in flags):
+        return False
+    shares = _SHARES if flags else _SHARES[1:]  # p of others is what they draw by
+    return all(given[name] != 0 for name in shares if name in given)
 
 
 @dataclass(frozen=True, slots=True)

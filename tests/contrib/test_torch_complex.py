@@ -75,6 +75,7 @@ def test_numbers_that_are_complex() -> None:
         return (
             x * (1 + 2j), x + 1j, (1 - 1j) / z, z ** (1 + 2j), 2j**z, z**z.flip(0), z.tan(),
             z.sigmoid(), z.log2(), z.log10(), torch.zeros_like(z) ** z, torch.zeros_like(z) ** 0j,
+            z.masked_fill(x > 0, 2 - 1j), z.masked_fill(x > 0, 3),
         )
 
     expect_equal(many, torch.linspace(-1, 1, 4), complex_numbers(4))

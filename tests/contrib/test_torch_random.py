@@ -136,3 +136,11 @@ def test_sizes_that_an_export_makes_up_are_no_guards_of_dynamo() -> None:
         warnings.simplefilter("ignore")  # PyTorch may run the graph
         made = compiled(padded, fallback=True)(x, *pads)
     torch.testing.assert_close(made, padded(x, *pads))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_without_dropout_draw_nothing(kind: Any) -> None:
+    """They stay whole: what takes them apart makes operators of one processor of them."""
+    net, x = kind(6, 5, batch_first=True).eval(), torch.randn(2, 3, 6)
+    with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
+        torch.testing.assert_close(compiled(net)(x), net(x))

@@ -218,3 +218,29 @@ def test_numbers_that_only_calls_know() -> None:
     for number, rows in ((0.3, 2), (0.7, 3), (-1.9, 5)):
         x = torch.randn(rows, 4)
         torch.testing.assert_close(fast(x, number), many(x, number))
+
+
+def test_singular_values_are_trained() -> None:
+    """Of matrices with more rows than columns, whose vectors the gradient reads."""
+    x = torch.randn(4, 3)
+    found = []
+    for function in (compiled(torch.linalg.svdvals), torch.linalg.svdvals):
+        own = x.clone().requires_grad_()
+        function(own).square().sum().backward()
+        found.append(own.grad)
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)
+
+
+def test_attention_of_heads_that_share_keys_is_trained() -> None:
+    given = [torch.randn(2, heads, 5, 8) for heads in (4, 2, 2)]
+
+    def attend(*parts: Any) -> Any:
+        attention = nn.functional.scaled_dot_product_attention
+        return attention(*parts, is_causal=True, enable_gqa=True)
+
+    found = []
+    for function in (compiled(attend), attend):
+        own = [part.clone().requires_grad_() for part in given]
+        function(*own).square().sum().backward()
+        found.append([part.grad for part in own])
+    torch.testing.assert_close(*found, rtol=1e-4, atol=1e-5)

@@ -68,6 +68,25 @@ def rrelu(
     return leaky_relu(x, (lower + upper) / 2)
 
 
+@aten("rrelu_with_noise_functional")
+def rrelu_with_noise(
+    x: RelayExpr, noise: RelayExpr, lower: float = 1 / 8, upper: float = 1 / 3,
+    training: bool = False,
+) -> list[RelayExpr]:
+    return [rrelu(x, lower, upper, training), noise]
+
+
+@aten("rrelu_with_noise_backward")
+def rrelu_backward(
+    grad_output: RelayExpr, x: RelayExpr, noise: RelayExpr, lower: float, upper: float,
+    training: bool, self_is_result: bool = False,
+) -> RelayExpr:
+    if training and upper - lower > 1e-6:
+        return call("multiply", grad_output, noise)
+    below = call("multiply", grad_output, like((lower + upper) / 2, x))
+    return call("where", call("greater", x, like(0, x)), grad_output, below)
+
+
 @aten("prelu", "_prelu_kernel")
 def prelu(x: RelayExpr, weight: RelayExpr) -> RelayExpr:
     slope = weight

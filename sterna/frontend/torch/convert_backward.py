@@ -223,8 +223,24 @@ def flash_attention(
             query, key, value, dropout_p, is_causal, attn_mask, scale
         )
         return [cast(made, kind), sums]
+    key, value = (_for_each_head(part, query) for part in (key, value))
     weights, sums = _weights(query, key, dropout_p, is_causal, attn_mask, scale)
     return [_product(weights, value, False, False), sums]
+
+
+def _for_each_head(part: RelayExpr, query: RelayExpr) -> RelayExpr:
+    """Keys or values that groups of the queries' heads share, once for each head."""
+    heads, held = shape_of(query)[1], shape_of(part)[1]
+    return part if heads == held else call("repeat", part, heads // held, axis=1)
+
+
+def _of_groups(grad: RelayExpr, part: RelayExpr) -> RelayExpr:
+    """The gradient of what groups of heads share: the sum of theirs."""
+    batch, held, *rest = shape_of(part)
+    heads = shape_of(grad)[1]
+    if heads == held:
+        return grad
+    return call("sum", reshaped(grad, (batch, held, heads // held, *rest)), axis=(2,))
 
 
 def _scores(
@@ -279,6 +295,8 @@ def flash_attention_backward(
             grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale
         )
         return [cast(each, kind) for each in made]
+    shared = key, value
+    key, value = (_for_each_head(part, query) for part in shared)
     factor = _factor(query, scale)
     scores = _scores(query, key, is_causal, attn_mask, factor)
     sums = call("expand_dims", logsumexp, 3)
@@ -288,7 +306,8 @@ def flash_attention_backward(
     mean = call("sum", call("multiply", grad_out, out), axis=-1, keepdims=True)
     by_scores = call("multiply", weights, call("subtract", by_weights, mean))
     by_scores = call("multiply", by_scores, like(factor, by_scores))
+    others = _product(by_scores, query, True, False), _product(weights, grad_out, True, False)
     return [
-        _product(by_scores, key, False, False), _product(by_scores, query, True, False),
-        _product(weights, grad_out, True, False),
+        _product(by_scores, key, False, False),
+        *(_of_groups(grad, part) for grad, part in zip(others, shared, strict=True)),
     ]

@@ -88,6 +88,8 @@ def _of_part(value: Any, part: int, wants_both: bool) -> Any:
         return [_of_part(each, part, wants_both) for each in value]
     if is_complex(value) or (wants_both and isinstance(value, RelayExpr)):
         return both_parts(value)[part]
+    if wants_both and isinstance(value, int | float | complex):
+        return (value.real, value.imag)[part]
     return value
 
 
@@ -132,6 +134,7 @@ for _name, _values in (
     ("dstack", ["tensors"]), ("column_stack", ["tensors"]), ("scatter.src", ["x", "src"]),
     ("scatter_add", ["x", "src"]), ("index_copy", ["x", "source"]),
     ("masked_scatter", ["x", "source"]), ("index_put", ["x", "values"]), ("copy", ["x", "src"]),
+    ("masked_fill", ["x", "value"]),
 ):
     aten(f"complex::{_name}")(_by_parts(_name, _values))
 

@@ -389,7 +389,15 @@ def eigvalsh(x: RelayExpr, UPLO: str = "L") -> RelayExpr:
     return eigh(x, UPLO)[0]
 
 
-@aten("linalg_svd", "_linalg_svd")
+@aten("_linalg_svd")
+def inner_svd(
+    A: RelayExpr, full_matrices: bool = False, compute_uv: bool = True, driver: str | None = None
+) -> list[RelayExpr]:
+    """What PyTorch's linalg_svd calls, which has another default."""
+    return svd(A, full_matrices, compute_uv, driver)
+
+
+@aten("linalg_svd")
 def svd(
     A: RelayExpr, full_matrices: bool = True, compute_uv: bool = True, driver: str | None = None
 ) -> list[RelayExpr]:

@@ -8,7 +8,7 @@ from sterna.support.errors import OpNotImplemented
 @aten(
     "rand", "randn", "randint", "randperm", "rand_like", "randn_like", "randint_like", "normal",
     "uniform", "bernoulli", "multinomial", "poisson", "binomial", "cauchy", "exponential",
-    "geometric", "log_normal", "normal_functional", "random", "rrelu_with_noise_functional",
+    "geometric", "log_normal", "normal_functional", "random",
     "prims::normal", "native_dropout.random", "_fused_dropout", "prims::inductor_random",
 )
 def random_numbers(**about: object) -> RelayExpr:

@@ -133,12 +133,12 @@ def _place_of(operator: str, x: RelayExpr, dim: int | None, keepdim: bool) -> Re
     return call(operator, x, axis=axis_of(dim, rank), keepdims=keepdim, dtype="int64")
 
 
-@aten("all")
+@aten("all", "_is_all_true")
 def all_(x: RelayExpr, dim: Dims = None, keepdim: bool = False) -> RelayExpr:
     return _of_truth("all", x, dim, keepdim)
 
 
-@aten("any")
+@aten("any", "_is_any_true")
 def any_(x: RelayExpr, dim: Dims = None, keepdim: bool = False) -> RelayExpr:
     return _of_truth("any", x, dim, keepdim)
 

@@ -26,7 +26,7 @@ from sterna.op.nn._padded_channels import with_whole_units
 from sterna.op.nn._rows_of_weights import by_rows
 from sterna.op.nn._transposed_operand import as_it_lies, weight_as_it_lies
 from sterna.op.windows import simple_index
-from sterna.relay.arrays import Array, numpy_dtype, to_numpy
+from sterna.relay.arrays import Array, numpy_dtype, shared_numpy
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import Call, Constant, RelayExpr
 from sterna.relay.layout import Layout, expect_axes, layout_of, to_plain
@@ -215,7 +215,7 @@ def _implement(call: Call, processor: Processor, growth: float) -> RelayExpr | N
     made = dense_contraction(attrs, tensor_type(data), tensor_type(weight))
     if made is None:
         return None
-    plain = to_numpy(weight.data).reshape(made.outputs, 1, 1, made.inputs)
+    plain = shared_numpy(weight.data).reshape(made.outputs, 1, 1, made.inputs)
     found = best_candidate(made, plain, processor, growth)
     if found.pack is None:
         return None
