@@ -72,6 +72,7 @@ FLOATS: dict[str, Any] = {
     "pixels apart beside a border": (
         (1, 16, 3, 7, 6), (16, 16, 1, 1, 1), {"strides": 2, "padding": (0, 1, 0)},
     ),
+    "volumes of short rows": ((1, 6, 3, 4, 15), (8, 6, 2, 3, 3), {"padding": (0, 1, 1)}),
     "shallow volumes": ((2, 16, 2, 5, 6), (24, 16, 3, 3, 3), {"padding": 1}),
     "volumes of which the border is a good part": (
         (2, 16, 5, 4, 5), (24, 8, 3, 2, 3),
@@ -80,7 +81,8 @@ FLOATS: dict[str, Any] = {
 }
 FEW: dict[str, Any] = {
     "rows": ((1, 4, 19), (6, 4, 3), {"strides": 2}),
-    "volumes": ((1, 3, 5, 6, 7), (8, 3, 3, 3, 2), {"padding": (1, 1, 0)}),
+    "volumes": ((1, 3, 5, 6, 7), (6, 3, 3, 3, 2), {"padding": (1, 1, 0)}),
+    "volumes of long rows": ((1, 3, 2, 3, 16), (8, 3, 2, 2, 3), {}),
 }
 
 

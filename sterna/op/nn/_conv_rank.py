@@ -30,8 +30,9 @@ if TYPE_CHECKING:
 
 PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
 # Fewer channels or products than these run as fast as they lie: vectors of pixels read rows and
-# volumes too.
+# volumes too, where rows are no shorter than vectors may be.
 LEAST_OF_ROWS, LEAST_OF_VOLUMES = 8, 10
+LONG_ROW = 16
 DEPTH_FIRST = (0, 2, 1, 3, 4)
 # Of the steps of windows along depth, the share beyond which those in the border stay.
 MOST_LEFT = 0.875
@@ -144,7 +145,8 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
         return None
     outputs, inputs, *window = weight.concrete_shape
     least = min(outputs // attrs.groups, inputs * math.prod(window))
-    few = least < (LEAST_OF_ROWS if _is_along_depth(attrs, window) else LEAST_OF_VOLUMES)
+    is_by_rows = _is_along_depth(attrs, window) or data.concrete_shape[-1] < LONG_ROW
+    few = least < (LEAST_OF_ROWS if is_by_rows else LEAST_OF_VOLUMES)
     if few and not are_bytes(data, weight):
         return None
     read = _of_pixels_read(attrs, args, window)
