@@ -21,6 +21,11 @@ from sterna.te import all as all_of
 # So few input channels need no loop.
 UNROLLED_CHANNELS = 4
 LINE_BYTES = 64
+# What becomes of products of the border: all are added, those left out that no pixel of a tile
+# needs, or those of each pixel. How much longer the last takes, which are so many loops at most of
+# so many steps at least.
+ADDED, LEFT_OUT, BY_PIXELS = "added", "left out", "left out by pixels"
+WRITTEN, MOST_LOOPS, LEAST_STEPS = 1.015, 12, 16
 # Pixels of a band where nothing is read twice: larger bands only leave the inner cache.
 BAND_PIXELS = 64
 
@@ -131,32 +136,53 @@ def side_by_side(made: SumOfProducts) -> int:
 
 
 def leave_out_border(
-    conv: Conv, tile: Stage, size: RegisterTile, lines: int = 1,
+    conv: Conv, tile: Stage, size: RegisterTile, across: tuple[Stage, IterVar], lines: int = 1,
     loops: tuple[IterVar, IterVar] | None = None,
-) -> None:
+) -> bool:
     """The steps of a tile's sum that see the border alone are left out, where these are many.
 
     The tile has its loops over so many rows and over columns already, or its axes are these.
+    across: the stage and the loop of it that runs over the tiles of a row. Where few are in a row
+    they are written out, and so are the columns of the window: each product of the border is left
+    out then. Gives whether they are.
     """
     made, processor = conv.made, conv.kernel.processor
     sums = lines * size.rows * vectors_of(size.columns, processor.lanes(conv.sum.dtype))
     if sums < SUMS_AT_ONCE * processor.throughput.multiply_adds:
-        return  # they wait for each other: those of the next tile must be under way
+        return False  # they wait for each other: those of the next tile must be under way
     if (conv.height, conv.width) != made.result or not conv.weights_are_known:
-        return
+        return False
     extents = (lines, size.rows)
     shares = [counted(made, axis, extent) for axis, extent in enumerate(extents)]
-    costs = {"left out": math.prod(shares), "added": 1.0}
-    spared = [axis for axis, share in enumerate(shares) if share < 1.0]
-    if not spared or choose("steps of the border", list(costs), costs.__getitem__) == "added":
-        return
+    costs = {LEFT_OUT: math.prod(shares), ADDED: 1.0}
+    if _may_write_columns(conv, size):
+        costs[BY_PIXELS] = WRITTEN * shares[0] * counted(made, 1, 1)
+    if min(costs.values()) >= costs[ADDED]:
+        return False
+    way = choose("steps of the border", list(costs), costs.__getitem__)
     _, *window = tile.op.reduce_axis
+    if way == BY_PIXELS:
+        stage, row_of_tiles = across
+        stage.unroll(row_of_tiles)
+        tile.unroll(window[1])
+    spared = [axis for axis, share in enumerate(shares) if share < 1.0 and way != ADDED]
     seen = []
+    if way == BY_PIXELS:
+        spared = [axis for axis in spared if axis == 0]
+        seen.append(sees_image(made, 1, 1, tile.op.axis[2].var, window[1].var))
     for axis in spared:
         own = tile.op.axis[1 + axis]
         loop = tile.split(own, factor=extents[axis])[1] if loops is None else loops[axis]
         seen.append(sees_image(made, axis, extents[axis], own.var - loop.var, window[axis].var))
-    tile.set_step_predicate(all_of(*seen))
+    if seen:
+        tile.set_step_predicate(all_of(*seen))
+    return way == BY_PIXELS
+
+
+def _may_write_columns(conv: Conv, size: RegisterTile) -> bool:
+    """Whether pixels see the border, and the columns of a window for each tile are few loops."""
+    made, loops = conv.made, conv.made.window[1] * -(-conv.width // size.rows)
+    return counted(made, 1, 1) < 1.0 and made.depth >= LEAST_STEPS and loops <= MOST_LOOPS
 
 
 def write_out(tile: Stage, reduced: list[IterVar]) -> None:

@@ -155,7 +155,7 @@ def _by_bands(conv: Conv, stage: Stage, size: RegisterTile, lanes: int) -> str:
         chunk_in_registers(made, tile, last, steps_of(made), [made.op.axis[-2]])
         step = load_together(made, conv.sum, made.op.reduce_axis[0], size)
     else:
-        leave_out_border(conv, tile, size)
+        leave_out_border(conv, tile, size, (stage, place))
         write_out(tile, steps_of(tile))
         step = load_together(tile, conv.sum, tile.op.reduce_axis[0], size)
     if share.groups == 1 and (bands >= threads or (not whole and bands >= blocks)):
@@ -287,12 +287,12 @@ def _sum_by_parts(conv: Conv, tile: Stage, size: RegisterTile, lines: int) -> in
     across, column = tile.split(w, factor=size.rows)
     high, line = tile.split(h, factor=lines)
     if chunks is None:
-        leave_out_border(conv, tile, size, lines, (line, column))
+        by_pixels = leave_out_border(conv, tile, size, (tile, across), lines, (line, column))
         channel, *window = reduced
         outside, inside = tile.split(channel, factor=part)
         tile.reorder(n, *window, outside, high, across, inside, line, column, c)
         # A smaller last part has loops of its own, which a fused axis would not let it have.
-        is_even = conv.made.depth % part == 0
+        is_even = conv.made.depth % part == 0 and not by_pixels
         parts, reader = tile.fuse(*window, outside) if is_even else outside, tile
     else:
         reader = conv.kernel.schedule[chunks]
@@ -381,7 +381,7 @@ def _by_chunks(conv: Conv, stage: Stage, size: RegisterTile, channels: int) -> s
     n, h, w, c = tile.op.axis
     across, column = tile.split(w, factor=size.rows)
     high, line = tile.split(h, factor=lines)
-    leave_out_border(conv, tile, size, lines, (line, column))
+    leave_out_border(conv, tile, size, (tile, across), lines, (line, column))
     channel, *window = tile.op.reduce_axis
     outside, inside = tile.split(channel, factor=channels)
     tile.reorder(n, outside, high, across, *window, inside, line, column, c)

@@ -8,7 +8,9 @@ import pytest
 import sterna as tvm
 from sterna import relay
 from sterna.contrib import graph_executor
-from sterna.relay.op import find
+from sterna.op.dynamic import tensor_type
+from sterna.relay.expr import Call, RelayExpr
+from sterna.relay.op import find, is_call_of
 from tests.schedule.byte_layers import convolved, extremes
 
 LAYERS: dict[str, Any] = {
@@ -70,10 +72,17 @@ FLOATS: dict[str, Any] = {
     "pixels apart beside a border": (
         (1, 16, 3, 7, 6), (16, 16, 1, 1, 1), {"strides": 2, "padding": (0, 1, 0)},
     ),
+    "volumes of short rows": ((1, 6, 3, 4, 15), (8, 6, 2, 3, 3), {"padding": (0, 1, 1)}),
+    "shallow volumes": ((2, 16, 2, 5, 6), (24, 16, 3, 3, 3), {"padding": 1}),
+    "volumes of which the border is a good part": (
+        (2, 16, 5, 4, 5), (24, 8, 3, 2, 3),
+        {"groups": 2, "padding": (2, 0, 1, 1, 0, 1), "dilation": (2, 1, 1), "strides": (2, 1, 1)},
+    ),
 }
 FEW: dict[str, Any] = {
     "rows": ((1, 4, 19), (6, 4, 3), {"strides": 2}),
-    "volumes": ((1, 3, 5, 6, 7), (8, 3, 3, 3, 2), {"padding": (1, 1, 0)}),
+    "volumes": ((1, 3, 5, 6, 7), (6, 3, 3, 3, 2), {"padding": (1, 1, 0)}),
+    "volumes of long rows": ((1, 3, 2, 3, 16), (8, 3, 2, 2, 3), {}),
 }
 
 
@@ -117,6 +126,26 @@ def check_floats(
     full = {"channels": kernel[0], "kernel_size": kernel[2:], **attrs}
     want = np.maximum(defined(name, x, w, full), 0)
     np.testing.assert_allclose(module.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("growth, depths", [(8, [32, 48, 32]), (2, [48])])
+def test_volumes_fall_into_parts_by_the_images_that_they_read(
+    growth: int, depths: list[int]
+) -> None:
+    """4 steps of windows of 3: the first and the last read two images, where weights may grow."""
+    weight = relay.const(np.ones((24, 16, 3, 3, 3), "float32"))
+    made = relay.nn.conv3d(relay.var("x", shape=(1, 16, 4, 5, 6)), weight, padding=1)
+    module = relay.transform.InferType()(tvm.IRModule.from_expr(made))
+    with tvm.transform.PassContext(opt_level=3, config={"relay.Winograd.max_growth": growth}):
+        module = relay.transform.InferType()(relay.transform.CanonicalizeOps()(module))
+    found: list[int] = []
+
+    def note(each: RelayExpr) -> None:
+        if isinstance(each, Call) and is_call_of(each, "nn.conv2d"):
+            found.append(tensor_type(each.args[0]).concrete_shape[1])
+
+    relay.analysis.post_order_visit(module["main"], note)
+    assert found == depths
 
 
 def test_what_stands_between_rows_stays_with_their_images() -> None:

@@ -18,6 +18,9 @@ FAR = [
     ((2, 5, 7, 64), {"kernel_size": (7, 5), "padding": (6, 2, 3, 9), "strides": (2, 1)}),
     ((1, 1, 20, 64), {"kernel_size": (1, 32), "padding": (0, 16)}),
 ]
+NEAR = [
+    FAR[0], ((2, 5, 7, 64), {"kernel_size": (7, 3), "padding": (6, 2, 3, 4), "strides": (2, 1)}),
+]
 WAYS = {
     "wide": (WIDE, "bands"), "avx2": (AVX2, "bands"), "neon": (NEON, "bands"),
     "parts": (PARTS, "parts"), "chunks": (SMALL, "chunks"),
@@ -28,9 +31,20 @@ WAYS = {
 @pytest.mark.parametrize("case", FAR, ids=lambda case: str(case[0]))
 def test_steps_left_out_add_nothing(case: Any, processor: Any, weights: str) -> None:
     shape, attrs = case
-    with answering({"weights": weights}):
+    with answering({"weights": weights, "steps of the border": "left out"}):
         made = check(convolution(shape, 32, 32, **attrs), processor)
     assert made.decisions["steps of the border"].taken == "left out"
+
+
+@pytest.mark.parametrize("processor, weights", WAYS.values(), ids=WAYS.keys())
+@pytest.mark.parametrize("case", NEAR, ids=lambda case: str(case[0]))
+def test_products_of_each_pixel_left_out_add_nothing(
+    case: Any, processor: Any, weights: str
+) -> None:
+    shape, attrs = case
+    with answering({"weights": weights}):
+        made = check(convolution(shape, 32, 32, **attrs), processor)
+    assert made.decisions["steps of the border"].taken == "left out by pixels"
 
 
 def of(image: int, window: int, before: int, **more: Any) -> Contraction:

@@ -4,20 +4,25 @@
     nn.conv3d(%x, %w)  ->  an image for each step along depth, with the channels of its whole window
 
 A row is an image of one line. A window of several steps along depth reads as many images: side by
-side, as channels of one, they make the sum over depth part of the sum over channels.
+side, as channels of one, they make the sum over depth part of the sum over channels. Where the
+border along depth is a good part of what windows read, results that read none of it, or some of it
+at one end, are convolutions of their own over the images that there are.
 """
 
 import math
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 
+from sterna.ir.pass_context import PassContext
 from sterna.ir.types import TensorType
 from sterna.op.dynamic import tensor_type
 from sterna.relay.arrays import to_numpy
 from sterna.relay.expr import Call, Constant, RelayExpr, Tuple, const
 from sterna.relay.layout import Layout, layout_of
 from sterna.relay.op import BROADCAST, call, is_call_of, record_of
+from sterna.relay.passes.choose_implementations import MAX_GROWTH_IN_ALL, max_growth
 from sterna.schedule.dot4 import are_bytes
 
 if TYPE_CHECKING:
@@ -25,9 +30,12 @@ if TYPE_CHECKING:
 
 PER_AXIS = ("strides", "dilation", "padding", "kernel_size")
 # Fewer channels or products than these run as fast as they lie: vectors of pixels read rows and
-# volumes too.
+# volumes too, where rows are no shorter than vectors may be.
 LEAST_OF_ROWS, LEAST_OF_VOLUMES = 8, 10
+LONG_ROW = 16
 DEPTH_FIRST = (0, 2, 1, 3, 4)
+# Of the steps of windows along depth, the share beyond which those in the border stay.
+MOST_LEFT = 0.875
 
 
 def row_as_image(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayExpr | None:
@@ -137,7 +145,8 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
         return None
     outputs, inputs, *window = weight.concrete_shape
     least = min(outputs // attrs.groups, inputs * math.prod(window))
-    few = least < (LEAST_OF_ROWS if _is_along_depth(attrs, window) else LEAST_OF_VOLUMES)
+    is_by_rows = _is_along_depth(attrs, window) or data.concrete_shape[-1] < LONG_ROW
+    few = least < (LEAST_OF_ROWS if is_by_rows else LEAST_OF_VOLUMES)
     if few and not are_bytes(data, weight):
         return None
     read = _of_pixels_read(attrs, args, window)
@@ -145,36 +154,98 @@ def depth_as_channels(attrs: "ConvAttrs", args: tuple[RelayExpr, ...]) -> RelayE
         return depth_as_channels(read.attrs, read.args) or read  # type: ignore[arg-type]
     if _is_along_depth(attrs, window):
         return _lines_of_pixels(attrs, args, data.concrete_shape, weight.concrete_shape)
-    batch, _, extent, high, wide = data.concrete_shape
+    stretches = _stretches_of(attrs, args, data.concrete_shape[2], window[0])
+    made = [_images_of(attrs, args, each) for each in stretches]
+    whole = made[0] if len(made) == 1 else call("concatenate", Tuple(tuple(made)), axis=1)
+    return call("transpose", whole, axes=DEPTH_FIRST)
+
+
+@dataclass(frozen=True)
+class _Stretch:
+    """Steps of the result along depth that read the same steps of the window, one range of them."""
+
+    first: int
+    count: int
+    taps: range
+    padded: bool = False
+    """Whether the window reaches into the border, which is then made."""
+
+
+def _stretches_of(
+    attrs: "ConvAttrs", args: tuple[RelayExpr, ...], extent: int, window: int
+) -> list[_Stretch]:
+    """The result in stretches of which none reads the border, where that is a good part of it."""
+    stride, dilation = attrs.strides[0], attrs.dilation[0]
     before, after = attrs.before[0], attrs.after[0]
+    steps = (extent + before + after - (window - 1) * dilation - 1) // stride + 1
+    whole = _Stretch(0, steps, range(window), padded=before + after > 0)
+    if not whole.padded or attrs.border:
+        return [whole]
+    found: list[_Stretch] = []
+    for step in range(steps):
+        begin = step * stride - before
+        taps = [n for n in range(window) if 0 <= begin + n * dilation < extent]
+        if not taps:
+            return [whole]
+        read = range(taps[0], taps[-1] + 1)
+        if found and found[-1].taps == read:
+            found[-1] = replace(found[-1], count=found[-1].count + 1)
+        else:
+            found.append(_Stretch(step, 1, read))
+    left = sum(each.count * len(each.taps) for each in found) / (steps * window)
+    growth = sum(len(each.taps) for each in found) / window
+    return found if left <= MOST_LEFT and _may_grow(args[1], growth) else [whole]
+
+
+def _may_grow(weight: RelayExpr, growth: float) -> bool:
+    """Whether a model may hold so many times as many weights; free ones are parted by the run."""
+    context = PassContext.current()
+    limited = context.get_config(MAX_GROWTH_IN_ALL) != 0
+    return not isinstance(weight, Constant) or (growth <= max_growth(context) and not limited)
+
+
+def _images_of(
+    attrs: "ConvAttrs", args: tuple[RelayExpr, ...], stretch: _Stretch
+) -> RelayExpr:
+    """The result of a stretch, with the batch and its steps first: (N, D, C, H, W)."""
+    batch, _, _, high, wide = tensor_type(args[0]).concrete_shape
+    outputs, inputs, *window = tensor_type(args[1]).concrete_shape
+    before, after = (attrs.before[0], attrs.after[0]) if stretch.padded else (0, 0)
     (stride, *strides), (dilation, *dilations) = attrs.strides, attrs.dilation
-    reach = (window[0] - 1) * dilation + 1
-    steps = (extent + before + after - reach) // stride + 1
     images: RelayExpr = call("transpose", args[0], axes=DEPTH_FIRST)
     if before or after:
-        border = const(attrs.border, str(data.dtype))
+        border = const(attrs.border, str(tensor_type(args[0]).dtype))
         pad = ((0, 0), (before, after), (0, 0), (0, 0), (0, 0))
         images = call("nn.pad", images, border, pad_width=pad)
-    if window[0] > 1 or stride > 1:
-        last = (steps - 1) * stride + 1
-        parts = [
-            call("strided_slice", images, begin=(n * dilation,), end=(n * dilation + last,),
-                 strides=(stride,), axes=(1,))
-            for n in range(window[0])
-        ]
-        images = parts[0] if len(parts) == 1 else _side_by_side(parts, attrs.groups)
-    channels = window[0] * inputs * attrs.groups
-    images = call("reshape", images, newshape=(batch * steps, channels, high, wide))
-    shape = (outputs, window[0] * inputs, *window[1:])
+    begin = stretch.first * stride + before - attrs.before[0]
+    last = (stretch.count - 1) * stride + 1
+    parts = [
+        call("strided_slice", images, begin=(begin + n * dilation,),
+             end=(begin + n * dilation + last,), strides=(stride,), axes=(1,))
+        for n in stretch.taps
+    ]
+    taps = len(stretch.taps)
+    images = parts[0] if taps == 1 else _side_by_side(parts, attrs.groups)
+    channels = taps * inputs * attrs.groups
+    images = call("reshape", images, newshape=(batch * stretch.count, channels, high, wide))
+    weight = _some_of_depth(args[1], stretch.taps)
     made = call(
-        "nn.conv2d", images, _reordered(args[1], shape), strides=tuple(strides),
-        dilation=tuple(dilations), padding=(*attrs.before[1:], *attrs.after[1:]),
-        groups=attrs.groups, channels=outputs, kernel_size=tuple(window[1:]),
-        out_dtype=attrs.out_dtype, border=attrs.border,
+        "nn.conv2d", images, _reordered(weight, (outputs, taps * inputs, *window[1:])),
+        strides=tuple(strides), dilation=tuple(dilations),
+        padding=(*attrs.before[1:], *attrs.after[1:]), groups=attrs.groups, channels=outputs,
+        kernel_size=tuple(window[1:]), out_dtype=attrs.out_dtype, border=attrs.border,
     )
     size = tensor_type(made).concrete_shape[2:]
-    made = call("reshape", made, newshape=(batch, steps, outputs, *size))
-    return call("transpose", made, axes=DEPTH_FIRST)
+    return call("reshape", made, newshape=(batch, stretch.count, outputs, *size))
+
+
+def _some_of_depth(weight: RelayExpr, taps: range) -> RelayExpr:
+    """Weights of some steps along depth of the window."""
+    if len(taps) == tensor_type(weight).concrete_shape[2]:
+        return weight
+    if isinstance(weight, Constant):
+        return const(to_numpy(weight.data)[:, :, taps.start : taps.stop])
+    return call("strided_slice", weight, begin=(taps.start,), end=(taps.stop,), axes=(2,))
 
 
 def _of_pixels_read(
