@@ -150,6 +150,9 @@ class ContractionRules(Generic[AttrsType]):
     rows, as float32: along the third of four axes, which stays as one element."""
     rows_are_one: bool = False
     """Whether the axes of its first operand but the last are all rows: one axis does for them."""
+    gives_first_columns: Callable[[AttrsType], bool] | None = None
+    """gives_first_columns(attrs): whether processors compute only the first columns of its result,
+    of float32, where a strided_slice behind it takes no others: that is a part of its kernel."""
     reads_moved: int = 0
     """How many of its operands GPUs read in whatever order they lie: what moves them before is a
     part of its kernel."""

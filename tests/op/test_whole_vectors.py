@@ -46,6 +46,7 @@ def optimized(mod: tvm.IRModule, target: str) -> str:
          {"data_layout": "NHWC", "kernel_layout": "HWIO", "padding": 2, "dilation": 2}),
         ("dense", (3, 128), (257, 128), {}),
         ("dense", (2, 5, 64), (1001, 64), {}),
+        ("dense", (130, 64), (200, 64), {}),
     ],
 )
 def test_layers_compute_what_they_are(
@@ -100,6 +101,20 @@ def test_groups_are_filled_where_no_tile_divides_them(channels: int, added: bool
     weight = np.ones((4 * channels, 16, 3, 3), "float32")
     mod = layer("conv2d", (1, 64, 20, 20), weight, padding=1, groups=4)
     assert ("concatenate" in optimized(mod, AVX512)) is added
+
+
+@pytest.mark.parametrize(
+    ("rows", "units", "wide"),
+    [(785, 456, 480), (785, 464, 480), (300, 40, None), (785, 448, None), (785, 24, None),
+     (3, 456, None)],
+)
+def test_units_fill_tiles_where_many_rows_pay_for_it(
+    rows: int, units: int, wide: int | None
+) -> None:
+    """Half a vector takes what a whole one does, and one side by side loads as much as two."""
+    text = optimized(layer("dense", (rows, 152), np.ones((units, 152), "float32")), AVX512)
+    assert ("strided_slice" in text) is (wide is not None)
+    assert wide is None or f"units={wide}" in text
 
 
 def test_small_layers_stay() -> None:

@@ -240,6 +240,33 @@ def test_narrow_numbers_lie_between_kernels_where_memory_is_scarce() -> None:
         assert len(inside) == 2 and sum(map(len, inside)) == 11
 
 
+@pytest.mark.parametrize(
+    ("cut", "packed", "kernels"),
+    [
+        ({"begin": (0,), "end": (20,), "axes": (1,)}, True, 1),
+        ({"begin": (0,), "end": (20,), "axes": (1,)}, False, 2),
+        ({"begin": (4,), "end": (24,), "axes": (1,)}, True, 2),
+        ({"begin": (0,), "end": (4,), "axes": (0,)}, True, 2),
+        ({"begin": (0,), "end": (24,), "axes": (1,), "strides": (2,)}, True, 2),
+        ({"begin": (0,), "end": (9,), "axes": (1,)}, True, 2),
+    ],
+)
+def test_a_dense_layer_with_packed_weights_leaves_out_its_last_columns(
+    cut: dict[str, Any], packed: bool, kernels: int
+) -> None:
+    x, array = relay.var("x", shape=(5, 3)), np.arange(72, dtype="float32").reshape(24, 3)
+    by_blocks = array.reshape(3, 8, 3).transpose(0, 2, 1)
+    dense = relay.nn.dense(x, relay.const(array)) if not packed else relay.nn.dense(
+        x, relay.const(by_blocks), units=24, implementation="direct(weights=OI8o)"
+    )
+    func = relay.Function((x,), relay.nn.relu(relay.strided_slice(dense, **cut)))
+    for vectors, count in ((True, kernels), (False, 2)):
+        made = fuse_ops(func, processor=Processor(whole_vectors=vectors))
+        assert_same_values(run(made), run(func), 0)
+        calls = [e for e in _in_order(made.body) if isinstance(e, relay.Call)]
+        assert len(calls) == count
+
+
 def test_a_kernel_reads_one_field_of_what_another_gives() -> None:
     x = relay.var("x", shape=(4, 6))
     parts = relay.split(x, 2, axis=1)

@@ -39,6 +39,10 @@ LARGE_WINDOW = 25
 RAGGED = 2.0
 # Vectors side by side of the widest tile of a dense layer, and of one that has a single row.
 WIDEST, WIDE = 4, 8
+# Those of a tile of many rows, of which each number then serves several vectors.
+SIDE_BY_SIDE = (2, 3)
+# With fewer rows weights take longer to come than products, and half a vector costs nothing.
+MANY_ROWS = 128
 
 
 def has_few_channels(channels: int, window: int) -> bool:
@@ -183,7 +187,9 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
         return None
     lanes = processor.lanes(FLOAT32)
     units = kinds[1].concrete_shape[0]
-    described = None if _fill_vectors(units, lanes) else find("nn.dense").contraction.describe
+    rows = math.prod(kinds[0].concrete_shape[:-1])
+    whole = _fill_tiles(units, lanes, rows)
+    described = None if whole else find("nn.dense").contraction.describe
     made = None if described is None else described(attrs, *kinds)
     more = 0 if made is None or made.macs == 0 else _padding(made, processor)
     if not more:
@@ -194,11 +200,13 @@ def with_whole_units(attrs: Any, args: tuple[RelayExpr, ...], target: Any) -> Re
     return call("strided_slice", wider, begin=(0,), end=(units,), axes=(last,))
 
 
-def _fill_vectors(units: int, lanes: int) -> bool:
-    """Whether halves of vectors divide units, and more than one of them is a tile's width."""
+def _fill_tiles(units: int, lanes: int, rows: int) -> bool:
+    """Whether wide tiles divide units: of many rows several vectors, of few one and a half."""
     half = lanes // 2
+    if rows >= MANY_ROWS:
+        return any(units % width == 0 for width in range(2 * lanes, WIDEST * lanes + 1, lanes))
     return units == half or any(
-        units % width == 0 for width in range(2 * half, WIDEST * lanes + 1, half)
+        units % width == 0 for width in range(lanes, WIDEST * lanes + 1, half)
     )
 
 
@@ -235,24 +243,33 @@ def _processor(target: Any) -> Processor | None:
 def _padding(made: Contraction, processor: Processor) -> int:
     """How many channels of zeros each group gets: none, or so many that they fill vectors.
 
-    In cycles: of the tiles' steps, and where channels are cut off of another kernel that copies.
+    In cycles: of the tiles' steps, and of the kernel that cuts channels off; a dense layer of many
+    rows leaves units out itself.
     """
     columns, lanes = made.outputs // made.groups, processor.lanes(FLOAT32)
     depth = made.depth if made.depth > UNROLLED_CHANNELS or made.groups > 1 else 1
+    many = made.is_matrix and made.pixels >= MANY_ROWS
 
     def cycles(padded: int) -> float:
         rows = made.result[-1]
         found = tiles_of_group(processor, rows, padded, made.groups, made.out, depth)
         steps = made.products * made.groups * (made.pixels // rows)
-        if made.is_matrix and padded > columns:
-            whole = {tile: each for tile, each in found.items() if padded % tile.columns == 0}
-            found = whole or found
-        products = min(found.values()) * steps / processor.threads
         unpacked = RAGGED if made.weight_bytes > processor.l1_bytes // 2 else 1.0
-        return products + _cut(made) if padded > columns else unpacked * products
+        if made.is_matrix:
+            whole = {tile: each for tile, each in found.items()
+                     if padded % tile.columns == 0 and tile.columns >= lanes}
+            found, unpacked = whole or found, 1.0 if whole else unpacked
+        products = min(found.values()) * steps / processor.threads
+        if padded == columns:
+            return unpacked * products
+        return products if many else products + _cut(made)
 
     # Of one row a tile is many vectors wide, and divides what is packed for it.
-    wide = [lanes, *([WIDE * lanes] if made.is_matrix and made.pixels == 1 else [])]
+    wide = [lanes]
+    if made.is_matrix and made.pixels == 1:
+        wide.append(WIDE * lanes)
+    if many:
+        wide += [several * lanes for several in SIDE_BY_SIDE]
     offered = dict.fromkeys([columns, *(columns + -columns % each for each in wide)])
     with deciding(str(made)):
         return choose("padded channels", list(offered), cycles) - columns

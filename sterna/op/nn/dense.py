@@ -307,6 +307,7 @@ register(OpRecord(
         scale=_SCALE,
         parallel=_PARALLEL,
         rows_are_one=True,
+        gives_first_columns=lambda attrs: bool(attrs.implementation),  # its weights are packed
         rounds_data=True,
         widen=partial(in_float32, "nn.dense"),
     ),

@@ -68,7 +68,7 @@ def fuse_ops(
     """The function with its operators in primitive functions."""
     func.checked_type  # noqa: B018  (patterns depend on shapes)
     order = post_order(func, not_primitive)
-    graph = _Graph(order, func)
+    graph = _Graph(order, func, processor)
     if level >= 1:
         for phase in range(3):
             _grow(graph, phase, max_depth)
@@ -135,11 +135,13 @@ class _Node:
 class _Graph:
     """Who uses what and how, and the post-dominator tree."""
 
-    def __init__(self, order: list[RelayExpr], func: Function) -> None:
+    def __init__(self, order: list[RelayExpr], func: Function, processor: Any) -> None:
         self.nodes: dict[int, _Node] = {}
         self.list: list[_Node] = []
+        by_columns = processor is not None and processor.whole_vectors
         for expr in order:
-            node = _Node(expr, _pattern(expr), len(self.list))
+            pattern = ELEMWISE if by_columns and _takes_first_columns(expr) else _pattern(expr)
+            node = _Node(expr, pattern, len(self.list))
             self.nodes[id(expr)] = node
             self.list.append(node)
             for operand in expr.operands() if not_primitive(expr) else ():  # type: ignore[attr-defined]
@@ -203,6 +205,27 @@ def _pattern(expr: RelayExpr) -> int:
     if isinstance(expr, TupleGetItem):
         return INJECTIVE
     return OPAQUE
+
+
+def _takes_first_columns(expr: RelayExpr) -> bool:
+    """Whether a call takes most columns of a product, which then makes no others."""
+    if not is_call_of(expr, "strided_slice"):
+        return False
+    assert isinstance(expr, Call)
+    (product,), own = expr.args, expr.checked_type
+    record, wide = record_of(product), product.checked_type
+    if record is None or record.contraction.gives_first_columns is None:
+        return False
+    assert isinstance(product, Call) and isinstance(own, TensorType)
+    assert isinstance(wide, TensorType)
+    if not record.contraction.gives_first_columns(product.attrs):
+        return False
+    attrs: Any = expr.attrs
+    steps = {*attrs.begin} | {step - 1 for step in attrs.strides}
+    if own.dtype != "float32" or not (own.is_static and wide.is_static) or steps != {0}:
+        return False
+    taken, every = own.concrete_shape, wide.concrete_shape
+    return taken[:-1] == every[:-1] and 2 * taken[-1] > every[-1]
 
 
 def _grow(graph: _Graph, phase: int, max_depth: int) -> None:
