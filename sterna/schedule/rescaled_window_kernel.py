@@ -89,6 +89,10 @@ static STERNA_STEP int32_t sterna_rescaled_window(
     int8_t *out, const int32_t *records, const int8_t *data, int32_t taps, int32_t channels) {{
   for (int32_t channel = 0; channel < channels; channel += {FOUR}) {{
 {SELECT}
+#ifdef __clang__
+    /* It would hold known numbers in registers of their own, of which none is free below. */
+    __asm__("" : "+r"(taps), "+r"(channels));
+#endif
     const int8_t *from = data + channel;
     int32_t s0, s1, s2, s3, x, x1, y, w, w1, factor, right, zero, left = (taps >> 2) - 1;
 {_BEGIN}
