@@ -11,19 +11,10 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 from torch.nn import functional as f  # noqa: E402
 
-from sterna.contrib.torch_compile import sterna as backend  # noqa: E402
+from tests.contrib.torch_graphs import compiled  # noqa: E402
+from tests.contrib.torch_graphs import fresh as fresh  # noqa: E402  (a fixture)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-
-
-def compiled(function: Any) -> Any:
-    return torch.compile(function, backend=backend, options={"opt_level": 1, "fallback": False})
 
 
 class Rounded(nn.Module):  # type: ignore[misc]

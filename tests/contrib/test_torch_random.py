@@ -19,20 +19,10 @@ from torch.nn.functional import (  # noqa: E402
 )
 from torch.utils.checkpoint import checkpoint  # noqa: E402
 
-from sterna.contrib.torch_compile import sterna as backend  # noqa: E402
+from tests.contrib.torch_graphs import compiled  # noqa: E402
+from tests.contrib.torch_graphs import fresh as fresh  # noqa: E402  (a fixture)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-
-
-def compiled(function: Any, dynamic: bool | None = None, fallback: bool = False) -> Any:
-    options = {"opt_level": 1, "fallback": fallback}
-    return torch.compile(function, backend=backend, options=options, dynamic=dynamic)
 
 
 def noisy(x: Any) -> Any:

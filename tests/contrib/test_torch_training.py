@@ -15,20 +15,12 @@ import torch  # noqa: E402
 from torch import nn  # noqa: E402
 
 from sterna.contrib.torch_compile import sterna as backend  # noqa: E402
+from tests.contrib.torch_graphs import compiled  # noqa: E402
+from tests.contrib.torch_graphs import fresh as fresh  # noqa: E402  (a fixture)
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 NO_KEY = torch.ones(4, 4, dtype=torch.bool).tril(-1)  # the first query sees nothing
-
-
-@pytest.fixture(autouse=True)
-def fresh() -> None:
-    torch._dynamo.reset()
-    torch.manual_seed(0)
-
-
-def compiled(function: Any) -> Any:
-    return torch.compile(function, backend=backend, options={"opt_level": 1, "fallback": False})
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
