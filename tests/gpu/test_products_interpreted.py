@@ -73,6 +73,23 @@ def test_a_tile_by_wgmma_and_tma(kind: str) -> None:
     check(dense(40, 48, 160, kind), product, words, tolerance=0 if kind == "int8" else 2e-2)
 
 
+@pytest.mark.parametrize("kind, gpu, word", [
+    ("bfloat16", HOPPER, "wgmma"), ("float16", AMPERE, "mma"), ("int8", HOPPER, "wgmma"),
+    ("float32", HOPPER, "multiply_quads"),
+])
+def test_rows_and_columns_of_any_length(kind: str, gpu: str, word: str) -> None:
+    check(dense(21, 35, 77, kind), product, (word,), gpu, tolerance=0 if kind == "int8" else 2e-2)
+
+
+def test_operands_of_any_length_as_they_lie() -> None:
+    x, w = var("x", 33, 21, dtype="bfloat16"), var("w", 33, 35, dtype="bfloat16")
+    made = relay.nn.matmul(x, w, transpose_a=True)
+    check(made, lambda x, w: np.asarray(x.T @ w), ("wgmma",))
+    x, w = var("x", 3, 21, 33, dtype="bfloat16"), var("w", 3, 33, 35, dtype="bfloat16")
+    check(relay.nn.batch_matmul(x, w, transpose_b=False), lambda x, w: np.asarray(x @ w),
+          ("wgmma",))
+
+
 def test_what_follows_is_computed_on_the_sums() -> None:
     check(finished(dense(40, 24, 72), (40, 24)), after, ("wgmma",))
 
@@ -83,6 +100,10 @@ def test_blocks_of_a_cluster_add_up_parts() -> None:
 
 def test_single_rows_are_turned() -> None:
     check(finished(dense(6, 64, 256), (6, 64)), after, ("wgmma", "stmatrix"))
+
+
+def test_few_rows_of_many_products_go_to_lanes() -> None:
+    check(dense(3, 1500, 1000, "float32"), product, ("multiply_quads",), tolerance=1e-4)
 
 
 def test_windows_are_copied_as_columns() -> None:

@@ -23,6 +23,17 @@ CASES: list[tuple[str, list[tuple[int, ...]], bool]] = [
 ]
 
 
+def test_gpus_have_them_of_16_bits() -> None:
+    given = [relay.var("x", shape=(4, 8, 32, 64), dtype="bfloat16"),
+             relay.var("y", shape=(8, 24, 64), dtype="bfloat16")]
+    made = relay.einsum(given, "bhid,hjd->bhij")
+    mod = tvm.IRModule.from_expr(relay.Function(tuple(given), made))
+    for target, replaced in (("cuda -arch=sm_90a", True), ("llvm", False)):
+        text = str(relay.transform.Legalize(tvm.target.Target(target))(
+            relay.transform.InferType()(mod)))
+        assert ("einsum" not in text) == replaced
+
+
 @pytest.mark.parametrize(("equation", "shapes", "replaced"), CASES)
 def test_they_compute_what_they_are(
     equation: str, shapes: list[tuple[int, ...]], replaced: bool

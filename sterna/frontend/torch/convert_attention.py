@@ -64,8 +64,12 @@ def _fitting(mask: RelayExpr, outer: tuple[Extent, ...]) -> RelayExpr:
     """A mask of at most four dimensions."""
     if rank_of(mask) <= 2:
         return mask
-    wide = expand(mask, (*outer, *dims_of(mask)[-2:]))
-    return reshaped(wide, (total(outer[:-1]), outer[-1], *dims_of(mask)[-2:]))
+    *own, length, width = dims_of(mask)
+    own = [1] * (len(outer) - len(own)) + own
+    folded = own[:-1]
+    if folded != [1] * len(folded) and len(folded) > 1:  # several batch axes become one
+        mask, folded = expand(mask, (*outer[:-1], own[-1], length, width)), list(outer[:-1])
+    return reshaped(mask, (total(folded), own[-1], length, width))
 
 
 def _without_rows(made: RelayExpr, mask: RelayExpr, outer: tuple[Extent, ...]) -> RelayExpr:

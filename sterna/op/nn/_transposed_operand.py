@@ -33,10 +33,7 @@ def as_it_lies(
         return None
     if _has_open_columns(attrs, data, turned):
         return _side_by_side(attrs, data, turned)
-    if not is_call_of(turned, "transpose"):
-        return None
-    assert isinstance(turned, Call)
-    if not _swaps_last(turned):
+    if not isinstance(turned, Call) or not swaps_last(turned):
         return None
     own = {**dict(attrs.items()), "transpose_b": not attrs.transpose_b}
     return call("nn.batch_matmul", data, turned.args[0], **own)
@@ -49,15 +46,18 @@ def weight_as_it_lies(
     data, turned = args[:2]
     if target is None or is_gpu(target) or attrs.implementation:
         return None
-    if not isinstance(turned, Call) or not is_call_of(turned, "transpose"):
+    if not isinstance(turned, Call) or not swaps_last(turned):
         return None
-    if not tensor_type(turned).dtype.is_float or not _swaps_last(turned):
+    if not tensor_type(turned).dtype.is_float:
         return None
     return call(
         "nn.matmul", data, turned.args[0], units=attrs.units, out_dtype=attrs.out_dtype)
 
 
-def _swaps_last(turned: Call) -> bool:
+def swaps_last(turned: Call) -> bool:
+    """Whether it is a matrix, or many, whose rows and columns changed places."""
+    if not is_call_of(turned, "transpose") or tensor_type(turned).ndim < 2:
+        return False
     rank = tensor_type(turned).ndim
     given = turned.attrs.axes or tuple(reversed(range(rank)))  # type: ignore[union-attr]
     *outer, before, last = range(rank)
@@ -78,7 +78,7 @@ def _side_by_side(
     if not attrs.transpose_b:
         return None
     *outer, before, last = range(tensor_type(second).ndim)
-    if isinstance(second, Call) and is_call_of(second, "transpose") and _swaps_last(second):
+    if isinstance(second, Call) and swaps_last(second):
         made = second.args[0]
     else:
         made = call("transpose", second, axes=(*outer, last, before))

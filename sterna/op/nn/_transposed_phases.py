@@ -132,7 +132,8 @@ def by_phases(
     if has_no_elements(data) or has_no_elements(weight):
         return None
     kinds = DEVICE_FLOATS if on_device else FLOATS
-    if str(data.dtype) not in kinds or (attrs.out_dtype or data.dtype) != data.dtype:
+    sums = (str(data.dtype), "float32") if on_device else (str(data.dtype),)
+    if str(data.dtype) not in kinds or str(attrs.out_dtype or data.dtype) not in sums:
         return None
     axes = [
         _phases(attrs, axis, extent, window)

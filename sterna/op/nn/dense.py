@@ -23,7 +23,7 @@ from sterna.op.nn._narrow_floats import in_float32
 from sterna.op.nn._one_column import one_column_each, one_unit, outer_product
 from sterna.op.nn._padded_bytes import with_whole_dots
 from sterna.op.nn._padded_channels import with_whole_units
-from sterna.op.nn._rows_of_weights import by_rows
+from sterna.op.nn._rows_of_weights import as_they_lie, by_rows
 from sterna.op.nn._transposed_operand import as_it_lies, weight_as_it_lies
 from sterna.op.windows import simple_index
 from sterna.relay.arrays import Array, numpy_dtype, shared_numpy
@@ -320,7 +320,7 @@ register(OpRecord(
     mixed_precision="always",
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or weight_as_it_lies(*call)
-        or with_whole_units(*call)
+        or as_they_lie("nn.dense", *call) or with_whole_units(*call)
         or with_whole_dots("nn.dense", *call)
     ),
     cases=[
@@ -360,7 +360,7 @@ register(OpRecord(
     ],
     legalize=lambda *call: (
         outer_product(*call) or one_unit(*call) or with_whole_columns("nn.matmul", *call)
-        or by_rows(*call)
+        or as_they_lie("nn.matmul", *call) or by_rows(*call)
     ),
     doc="tensor_a times the matrix tensor_b; either may come transposed.",
 ))
@@ -381,7 +381,7 @@ register(OpRecord(
         widen=partial(in_float32, "nn.batch_matmul")),
     legalize=lambda *call: (
         outer_product(*call) or one_column_each(*call) or of_dequantised(*call)
-        or as_attention(*call) or as_it_lies(*call)
+        or as_attention(*call) or as_it_lies(*call) or as_they_lie("nn.batch_matmul", *call)
         or with_whole_columns("nn.batch_matmul", *call)
     ),
     cases=[

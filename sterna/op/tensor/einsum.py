@@ -25,6 +25,7 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr, Tuple
 from sterna.relay.op import OUT_ELEMWISE_FUSABLE, Case, OpRecord, call, register
 from sterna.schedule.products import FLOAT32, narrowed, wide, widened
+from sterna.target import Target, is_gpu
 from sterna.te import IterVar, Tensor, compute, reduce_axis
 from sterna.te import sum as te_sum
 
@@ -161,19 +162,28 @@ def _size(labels: Iterable[str], extents: Mapping[str, Dim]) -> int:
 
 
 def _as_products(
-    attrs: EinsumAttrs, args: tuple[RelayExpr, ...], target: object
+    attrs: EinsumAttrs, args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
-    """Its contractions of two operands as products of matrices, where all are such."""
+    """Its contractions of two operands as products of matrices, where all are such.
+
+    Of 16 bits only on GPUs, and only one product, since what lies between several is not rounded.
+    """
     if not isinstance(args[0], Tuple):
         return None
     values = list(args[0].fields)
     types = [tensor_type(value) for value in values]
     labels, result = parse(attrs.equation, [kind.ndim for kind in types])
     extents = _extents(labels, [kind.shape for kind in types])
-    if types[0].dtype != FLOAT32 or not is_known(values, labels, extents):
+    is_narrow = types[0].dtype.is_float and types[0].dtype.bits == 16
+    on_device = target is not None and is_gpu(target)
+    if types[0].dtype != FLOAT32 and not (is_narrow and on_device):
+        return None
+    if not is_known(values, labels, extents):
         return None
     sizes = {s: int_value(extent) or 0 for s, extent in extents.items()}
     work, steps = 0, _plan(labels, result, extents)
+    if is_narrow and len(steps) > 1:
+        return None
     for step in steps:
         own = [labels[v] for v in step.values]
         labels.append(step.result)

@@ -431,3 +431,9 @@ def microseconds(product: Product, ring: Ring) -> float:
 def are_whole(count: int, kind: DataType) -> bool:
     """Whether so many numbers fill a multiple of 16 bytes."""
     return count * kind.bytes % WHOLE_BYTES == 0
+
+
+def whole_count(count: int, kind: DataType) -> int:
+    """The least count from that many on that fills a multiple of 16 bytes."""
+    each = WHOLE_BYTES // kind.bytes
+    return -(-count // each) * each

@@ -23,11 +23,11 @@ from sterna.schedule.gpu.parts_kernel import PartsKernel
 from sterna.schedule.gpu.persistent_kernel import PersistentKernel
 from sterna.schedule.gpu.product_tiles import (
     HALVES,
-    WHOLE_BYTES,
     are_whole,
     least_time,
     ring_of,
     ring_of_warps,
+    whole_count,
 )
 from sterna.schedule.gpu.ring import Product, Ring
 from sterna.schedule.gpu.rounded_kernel import (
@@ -55,8 +55,9 @@ KINDS = (*HALVES, *BYTES, "float32")
 """The types of operands."""
 GROUP_COLUMNS, GROUP_COLUMNS_OF_LANES = 64, 32
 """Of the smallest tiles of convolutions of groups: tiles lie in one group each."""
-FEWEST_ROWS_OF_LANES = 16
-"""Fewer rows of float32 are sums that threads share: memory is what they wait for."""
+FEWEST_ROWS_OF_LANES, LEAST_OF_FEW_ROWS = 16, 1 << 22
+"""Fewer rows of float32 are sums that threads share, for memory is what they wait for; unless they
+are more products together: one row's are still such sums."""
 
 
 def on_tensor_cores(
@@ -99,8 +100,15 @@ def _suits(product: Product, gpu: Architecture) -> bool:
         known = kind in HALVES or (kind == "float32" and not product.is_exact)
         return gpu.number >= FIRST_OF_WARPS and lie_along_sums and known
     if product.is_exact:
-        return product.rows >= FEWEST_ROWS_OF_LANES
+        products = product.rows * product.columns * product.taps * product.depth
+        is_large = product.rows > 1 and products * product.batch >= LEAST_OF_FEW_ROWS
+        return product.rows >= FEWEST_ROWS_OF_LANES or is_large
     return kind in HALVES or lie_along_sums
+
+
+def reads_columns(arch: object) -> bool:
+    """Whether a GPU multiplies matrices of 16 bits whose columns are as long as the sums, too."""
+    return isinstance(arch, str) and Architecture.of(arch).name == GROUPS
 
 
 def _takes_tf32(product: Product, gpu: Architecture) -> bool:
@@ -229,13 +237,15 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
         return None
     if right not in ((*batch, n, k), (*batch, k, n)):
         return None
+    if a_along and kind == "float32":
+        return None
     many, height = (math.prod(sizes[axis] for axis in axes) for axes in (batch, rows))
     a = Matrix(kind, height, depth, batch=many, along_rows=a_along)
     b = Matrix(kind, columns, depth, batch=many, along_rows=right[-1] == n)
-    if not _is_whole(a) or not _is_whole(b) or columns % 2 or (a_along and kind == "float32"):
-        return None
-    made_of = Product(a, b, height, columns, 1, depth, many)
-    return _Operands(made_of, first.tensor, second.tensor, wide)
+    made_of = Product(_filled(a), _filled(b), height, columns, 1, depth, many)
+    if not _is_whole(a):
+        wide = None  # rounded where its rows are filled up
+    return _Operands(made_of, _with_whole_rows(first.tensor), _with_whole_rows(second.tensor), wide)
 
 
 def _rounded_from(tensor: Tensor) -> Tensor | None:
@@ -255,6 +265,29 @@ def _rounded_from(tensor: Tensor) -> Tensor | None:
 def _is_whole(operand: Matrix) -> bool:
     """Whether rows of an array are multiples of 16 bytes."""
     return are_whole(operand.rows if operand.along_rows else operand.depth, operand.kind)
+
+
+def _filled(operand: Matrix) -> Matrix:
+    """The same with rows in memory that are multiples of 16 bytes."""
+    if operand.along_rows:
+        return replace(operand, rows=whole_count(operand.rows, operand.kind))
+    return replace(operand, depth=whole_count(operand.depth, operand.kind))
+
+
+def _with_whole_rows(tensor: Tensor) -> Tensor:
+    """An operand whose rows a kernel of its own fills up with zeros to multiples of 16 bytes."""
+    size = build.int_value(tensor.shape[-1])
+    assert size is not None
+    if are_whole(size, tensor.dtype):
+        return tensor
+    zero = build.const(0, tensor.dtype)
+
+    def element(*at: Expr) -> Expr:
+        return build.if_then_else(at[-1] < size, tensor(*at), zero)
+
+    shape = (*tensor.shape[:-1], whole_count(size, tensor.dtype))
+    filled: Tensor = compute(shape, element, name="T_filled")
+    return filled
 
 
 def _windows(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
@@ -331,8 +364,7 @@ def columns_of(data: Tensor, made: Contraction) -> Tensor:
 
     Its rows are filled up to multiples of 16 bytes.
     """
-    whole = WHOLE_BYTES // made.data.bytes
-    depth = -(-made.products // whole) * whole
+    depth = whole_count(made.products, made.data)
     (high, wide), (height, width) = made.result, made.image
     border = build.const(made.border, made.data)
 
