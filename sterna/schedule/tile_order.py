@@ -17,7 +17,7 @@ COLUMNS, ROWS = "columns", "rows"
 
 # Cycles of a line of a result that is stored strip by strip, and of a line that comes again from
 # the second cache.
-STRIP_STORED, COMES_AGAIN = 24.0, 1.5
+STRIP_STORED, COMES_AGAIN = 24.0, 0.75
 # Matrices for each thread that end together near enough.
 MANY = 4
 
