@@ -10,6 +10,7 @@ import sterna
 from sterna import relay
 from sterna.ir.pass_context import PassContext
 from sterna.schedule.config import ANSWERS
+from sterna.schedule.register_tile import TileSpace, vectors_of
 
 AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake"
 WAYS = ["as it lies", "panels", "dot products", "streamed"]
@@ -142,3 +143,12 @@ def test_a_dense_layer_reads_weights_as_they_lay_before() -> None:
     rows, weights = (rng.standard_normal(s).astype("float32") for s in ((5, 48), (48, 70)))
     want = np.maximum(rows @ weights, 0)
     np.testing.assert_allclose(np.asarray(run_it(rows, weights)), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [85, 91, 75, 45, 197, 500])
+def test_the_last_columns_stay_in_registers(columns: int) -> None:
+    """Parts of vectors take a register each: of a high tile they would be loaded and stored."""
+    space = TileSpace(400, columns, 16, 31, ragged=True)
+    tile = space.cheapest()
+    vectors = vectors_of(columns % tile.columns, 16)
+    assert (tile.rows + 1) * vectors < 31
