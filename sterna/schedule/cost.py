@@ -39,7 +39,7 @@ PACKED = 2.0
 # that lies apart from the other rows of its tile: in the second cache, and from behind it or where
 # rows lie whole pages apart and share the places of a set.
 PACKED_ROWS, NEAR_APART, FAR_APART = 2.3, 0.03, 0.15
-PAGE_BYTES = 4096
+LINE_BYTES, PAGE_BYTES = 64, 4096
 # Numbers of rows that are copied at most: memory grows by as much.
 MOST_PACKED = 1 << 23
 # Instructions for a group of four bytes without a dot product, as they were measured: products of
@@ -150,6 +150,7 @@ def depthwise_cycles(made: Contraction, processor: Processor) -> float:
     steps = made.batch * made.outputs * math.prod(made.result[:-1]) * vectors * made.taps
     waiting = max(1.0, SUMS_AT_ONCE * rate / min(vectors, SIDE_BY_SIDE))
     waiting *= RAGGED if made.result[-1] % lanes else 1.0
+    waiting *= LOADED if lanes * FLOAT32.bytes >= LINE_BYTES else 1.0  # most lie in two lines
     copied = made.batch * made.inputs * math.prod(made.image) if made.is_padded else 0
     return (steps / rate * waiting + copied) / processor.threads
 

@@ -87,7 +87,7 @@ def _schedule_direct(conv: Conv) -> None:
     in_order = many and conv.made.taps == 1
     room = processor.l2_bytes // 4 if in_order else 3 * processor.l1_bytes // 4
     small = conv.weight_bytes(size.columns) <= room
-    far = conv.made.taps > 1 and bytes_of(conv.data) > 3 * processor.l2_bytes // 8
+    far = conv.made.taps > 1 and _bytes_of_group(conv) > 3 * processor.l2_bytes // 8
     far = far and not _image_comes_less(conv, size)
     preferred = "bands" if in_bands or small or far else "parts"
     ways = ["bands"] if conv.sum.is_dot else ["bands", "parts"]
@@ -209,6 +209,13 @@ def _blocks_of_a_line(conv: Conv, columns: int, blocks: int) -> int:
     if conv.made.groups == 1 or per_line <= 1 or blocks % per_line:
         return 1
     return choose("blocks of a line", (1, per_line), near(per_line))
+
+
+def _bytes_of_group(conv: Conv) -> int:
+    """What comes of the data for the channels of a group: they share lines with others."""
+    own = conv.made.depth * conv.data.dtype.bytes
+    every = own * conv.made.groups
+    return bytes_of(conv.data) * min(every, -(-own // LINE_BYTES) * LINE_BYTES) // every
 
 
 def _far_residuals(conv: Conv) -> list[Tensor]:

@@ -38,6 +38,7 @@ from sterna.schedule.sum_of_products import (
     description_of,
     order_of,
 )
+from sterna.schedule.tile_order import rows_outside
 from sterna.te import ComputeOp, IterVar, PlaceholderOp, Schedule, Stage, Tensor
 
 # Parallel work is cut into at least this many pieces, so that threads end together.
@@ -97,7 +98,10 @@ def schedule_contraction(kernel: Kernel) -> None:
         return
     panel = free if way == PANELS else None
     by_row = _is_left_by_row(schedule[out], made, plan)
-    columns, place = _tile_result(schedule[out], plan, kernel, made, panel, by_row)
+    by_rows = plan.line is None and not packed and rows_outside(
+        made, plan.row, plan.tile, panel, kernel.processor
+    )
+    columns, place = _tile_result(schedule[out], plan, kernel, made, panel, by_row, by_rows)
     if by_row:
         _leave_registers(schedule, tile, schedule[out], place)
     schedule[tile].compute_at(schedule[out], place)
@@ -105,7 +109,7 @@ def schedule_contraction(kernel: Kernel) -> None:
     if panel is not None and columns is not place:
         width = plan.tile.columns
         pack_panel(kernel, panel.access, panel.across, reader, schedule[out], columns, width)
-    elif columns is not place and not made.is_dot:
+    elif columns is not place and not made.is_dot and not by_rows:
         fetch_ahead(schedule[reader], made, plan.row, columns, step)
 
 
@@ -280,9 +284,10 @@ def _leave_registers(schedule: Schedule, tile: Tensor, out: Stage, place: IterVa
 
 def _tile_result(
     stage: Stage, plan: Plan, kernel: Kernel, made: SumOfProducts, panel: FreeOperand | None,
-    by_row: bool,
+    by_row: bool, rows_outside: bool,
 ) -> tuple[IterVar, IterVar]:
-    """The loops over tiles; gives that over columns and the one in which a tile is computed."""
+    """The loops over tiles; gives that over columns, or around them where rows run outside, and the
+    one in which a tile is computed."""
     axes = list(stage.op.axis)
     sizes = extents_of(axes)
     width = plan.tile.columns
@@ -299,7 +304,7 @@ def _tile_result(
     counts[id(vector_outer)] = columns
     tiles: list[IterVar] = []
     together = 1
-    if panel is not None:
+    if panel is not None and not rows_outside:
         together = tiles_of_panel(panel.access, panel.across, width, columns)
     if together > 1:
         vector_outer, tile = stage.split(vector_outer, factor=together)
@@ -316,7 +321,7 @@ def _tile_result(
         counts[id(row_outer)] = -(-sizes[plan.row] // plan.tile.rows)
         if not by_row:
             stage.unroll(row)
-        loops.append(row_outer)
+        loops = [*others, row_outer, vector_outer, *tiles] if rows_outside else [*loops, row_outer]
         inside = [row, *inside]
     stage.reorder(*loops, *inside)
     if by_row and sizes[-1] > 1:
@@ -324,6 +329,10 @@ def _tile_result(
     elif sizes[-1] > 1:
         lanes = dot_lanes(width, kernel.processor) if made.is_dot else None
         vectorize_result(stage, vector, width, lanes)
+    if rows_outside:
+        shared = stage.fuse(*others) if others else loops[0]
+        stage.parallel(shared)
+        return shared, loops[-1]
     if whole:
         shared = _share(stage, loops, [counts[id(axis)] for axis in loops])
     else:

@@ -45,9 +45,12 @@ def pack_panel(
 
 
 def _transpose(packed: Stage, panel: Access, width: int, lanes: int) -> None:
-    packed.transform_layout(lambda *at: [*at[:-2], at[-1], at[-2]])
+    columns, steps = extents_of(packed.op.axis)[-2:]
+    if columns % width:  # a panel is one column of tiles, the last one as narrow as it is
+        packed.transform_layout(lambda *at: [*at[:-2], at[-1], at[-2]])
+    else:
+        packed.transform_layout(lambda *at: [*at[:-2], at[-2] // width, at[-1], at[-2] % width])
     *_, step, column = packed.op.axis
-    steps = extents_of([step])[0]
     if panel.dtype.bits != 32 or lanes not in SIDES or width % lanes or steps < lanes:
         packed.vectorize(column)
         return

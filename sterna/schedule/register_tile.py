@@ -11,6 +11,8 @@ from sterna.support.dtype import DataType
 # What a vector costs beyond its load, as it comes from the second cache.
 FAR_VECTOR = 0.3
 MOST_ROWS = 16
+# What a sum costs in each step for which the last columns, in parts of vectors, leave no register.
+SPILLED = 2.0
 # Columns of a row that is computed alone: sums side by side, since each waits for its own.
 WIDEST_ROW = 64
 # Vectors side by side of a tile of several rows: 72 and 80 channels are one tile with AVX-512.
@@ -87,7 +89,10 @@ class TileSpace:
         """Of one step over all rows of so many columns beyond the last whole tile."""
         if not self.ragged or not columns:
             return 4 * columns * max(self.rows, 1)
-        return self.row_cycles(count, vectors_of(columns, self.lanes))
+        vectors = vectors_of(columns, self.lanes)
+        spilled = max(0, min(count, self.rows) * vectors + vectors + 1 - self.registers)
+        spills = SPILLED * spilled * (max(self.rows, 1) // count)
+        return self.row_cycles(count, vectors) + spills
 
 
 def tile_of_rows(

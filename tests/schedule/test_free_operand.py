@@ -10,7 +10,9 @@ import sterna
 from sterna import relay
 from sterna.ir.pass_context import PassContext
 from sterna.schedule.config import ANSWERS
+from sterna.schedule.register_tile import TileSpace, vectors_of
 
+AVX512 = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake"
 WAYS = ["as it lies", "panels", "dot products", "streamed"]
 SHAPES = [
     (33, 40, 1), (8, 3, 16), (4, 2, 4), (1, 64, 48), (1, 37, 51), (3, 64, 70), (9, 128, 40),
@@ -60,6 +62,32 @@ def test_matrices_in_several_axes(way: str) -> None:
     a, b = (rng.standard_normal((2, 3, *s)).astype("float32") for s in ((17, 20), (20, 32)))
     got = run(product(17, 20, 32, False, (2, 3)), [a, b], {"free operand": way})
     np.testing.assert_allclose(got, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("columns", [336, 333])
+@pytest.mark.parametrize("turned", [False, True])
+def test_large_results_are_made_row_by_row(turned: bool, columns: int) -> None:
+    """They leave the second cache; with each way of running tiles the numbers are the same."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((4, 301, 24)).astype("float32")
+    b = rng.standard_normal((4, 24, columns)).astype("float32")
+    given = np.ascontiguousarray(b.swapaxes(-1, -2)) if turned else b
+    func = product(301, 24, columns, turned, (4,))
+    for way in ("rows", "columns"):
+        got = run(func, [a, given], {"free operand": "panels", "tiles outside": way})
+        np.testing.assert_allclose(got, np.maximum(a @ b, 0), rtol=1e-4, atol=1e-4, err_msg=way)
+
+
+def test_rows_run_outside_where_the_result_is_large() -> None:
+    """Not where it stays in the second cache, nor where weights would leave it again and again."""
+    for rows, depth, units, way in ((4096, 96, 384, "rows"), (256, 96, 384, None),
+                                    (2048, 768, 384, None)):
+        x, weight = relay.var("x", shape=(rows, depth)), np.ones((units, depth), "float32")
+        func = relay.Function((x,), relay.nn.dense(x, relay.const(weight)))
+        made = sterna.compile(sterna.IRModule.from_expr(func), target=AVX512)
+        (kernel,) = made.report().kernels
+        taken = kernel.decisions.get("tiles outside")
+        assert taken is None if way is None else str(taken).startswith(way)
 
 
 @pytest.mark.parametrize("batch", [(), (3,)])
@@ -115,3 +143,12 @@ def test_a_dense_layer_reads_weights_as_they_lay_before() -> None:
     rows, weights = (rng.standard_normal(s).astype("float32") for s in ((5, 48), (48, 70)))
     want = np.maximum(rows @ weights, 0)
     np.testing.assert_allclose(np.asarray(run_it(rows, weights)), want, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("columns", [85, 91, 75, 45, 197, 500])
+def test_the_last_columns_stay_in_registers(columns: int) -> None:
+    """Parts of vectors take a register each: of a high tile they would be loaded and stored."""
+    space = TileSpace(400, columns, 16, 31, ragged=True)
+    tile = space.cheapest()
+    vectors = vectors_of(columns % tile.columns, 16)
+    assert (tile.rows + 1) * vectors < 31

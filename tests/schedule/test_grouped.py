@@ -144,3 +144,16 @@ def test_tiles_divide_the_channels_of_a_group() -> None:
     assert group_widths(68, 4) == (17, 4, 2, 1)
     assert group_widths(68, 16) == (68, 34, 17, 4, 2, 1)
     assert group_widths(4, 16) == (4, 2, 1)
+
+
+def test_weights_come_once_where_the_image_of_a_group_is_near() -> None:
+    """The whole image is large, but a block of channels reads that of its group alone."""
+    x, weight = relay.var("x", shape=(1, 7, 7, 2048)), np.ones((2048, 64, 3, 3), "float32")
+    made = relay.nn.conv2d(
+        x, relay.const(weight), groups=32, padding=1, data_layout="NHWC", kernel_layout="OIHW"
+    )
+    module = tvm.IRModule.from_expr(relay.Function((x,), made))
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake -num-cores=1"
+    kernels = tvm.compile(module, target=target).report().kernels
+    (taken,) = [kernel.decisions["weights"] for kernel in kernels if "weights" in kernel.decisions]
+    assert str(taken).startswith("parts")

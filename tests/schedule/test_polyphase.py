@@ -58,6 +58,21 @@ def test_rows_shorter_than_vectors_run_on(free: bool) -> None:
     assert names_in(implement(func.body, AVX512)) == ["polyphase"]
 
 
+@pytest.mark.parametrize(
+    ("channels", "image", "window", "layout"),
+    [(32, (13, 87), 7, "NHWC"), (32, (14, 80), 7, "NHWC"), (32, (56, 56), 7, "NHWC"),
+     (96, (112, 112), 7, "NCHW"), (32, (40, 40), 3, "NCHW")],
+)
+def test_channels_move_for_large_windows_of_images_in_the_cache(
+    channels: int, image: tuple[int, int], window: int, layout: str
+) -> None:
+    """Vectors of channels load each number from one line, those of pixels mostly from two."""
+    func = depthwise((1, channels, *image), (window, window), padding=window // 2)
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake -num-cores=1"
+    text = str(relay.optimize(tvm.IRModule.from_expr(func), target)[0])
+    assert ('data_layout="NHWC"' in text) is (layout == "NHWC")
+
+
 def test_windows_that_are_too_large_to_be_written_out_take_another_way() -> None:
     func = depthwise((1, 32, 28, 28), (11, 11), padding=5)
     assert "polyphase" not in names_in(implement(func.body, AVX512))

@@ -25,13 +25,14 @@ from sterna.relay.passes.fold_scale_axis import ScaleRule
 from sterna.schedule.choose import choose, deciding
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.conv_stages import UNROLLED_CHANNELS
-from sterna.schedule.cost import MOVED, depthwise_cycles
+from sterna.schedule.cost import KERNEL, LINE_BYTES, MOVED, depthwise_cycles
 from sterna.schedule.dot4 import has_bytes, takes_dot4
 from sterna.schedule.implementation import least_cycles
 from sterna.schedule.implementations.direct import packing_of, pixel_cycles
 from sterna.schedule.implementations.im2col import im2col_cycles, offers_im2col
 from sterna.schedule.implementations.polyphase import depthwise_cycles_first
 from sterna.schedule.kernel import Processor
+from sterna.schedule.products import FLOAT32
 
 
 def conv_layout(attrs: Any, old: Any, operands: Operands) -> LayoutPlan | None:
@@ -110,8 +111,9 @@ class Layouts2D:
 LAST = Layouts2D("NHWC", "NHWC")
 ROW_BYTES = 16
 """What a row of weights is a multiple of where a device copies it."""
-# Cycles in which an element goes into another layout within the second cache.
-MOVED_NEAR = 1.25
+# Cycles in which an element goes into another layout within the second cache, and where squares
+# are transposed whose rows are whole lines.
+MOVED_NEAR, MOVED_BY_LINES = 1.25, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,8 +153,11 @@ def layout_costs(calls: Sequence[Call], moved: int, processor: Processor) -> Lay
         else:
             lying += min(im2col_cycles(made, processor), pixel_cycles(made, processor))
             other += least_cycles(*with_wide_weights(seen, known[1], processor), processor)
-    each = MOVED_NEAR if near else MOVED
-    return LayoutCosts(lying, other + each * moved / processor.threads)
+    if near and processor.lanes(FLOAT32) * FLOAT32.bytes >= LINE_BYTES:
+        moving = 2 * KERNEL + MOVED_BY_LINES * moved / processor.threads
+    else:
+        moving = (MOVED_NEAR if near else MOVED) * moved / processor.threads
+    return LayoutCosts(lying, other + moving)
 
 
 def alter_conv2d(

@@ -32,7 +32,7 @@ COPIED, COPIED_APART, BEGUN = 1.2, 1.8, 1.5
 PLANE = 15.0
 # How much longer multiply-adds take that load a vector each, from any place: most vectors as long
 # as a line of the cache lie in two lines.
-LOADED, ACROSS_LINES = 1.9, 0.5
+LOADED, ACROSS_LINES = 1.775, 1.1
 # Cycles from a multiply-add to the next one of the same sum.
 WAITING = 4.0
 
