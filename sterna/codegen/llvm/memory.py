@@ -2,6 +2,7 @@
 
 import math
 
+from sterna.codegen.llvm.byte_lookup import byte_of, looked_up
 from sterna.codegen.llvm.expr import ExprEmitter
 from sterna.codegen.llvm.ranges import as_ramp, lanes_from_base
 from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
@@ -149,6 +150,8 @@ class MemoryEmitter(ExprEmitter):
         scattered = ramp is None or (stride not in (0, 1, -1) and buffer.scope == "local")
         based = lanes_from_base(offset) if scattered and self.mask is None else None
         known = self._load_known(buffer, *based) if based is not None else None
+        if known is None and self.mask is None:
+            known = self._look_up(buffer, offset)
         if known is not None:
             raw = known
         elif ramp is None or stride is None or not self._reads_rows(stride, dtype):
@@ -165,6 +168,16 @@ class MemoryEmitter(ExprEmitter):
         else:
             raw = self._load_apart(buffer, ramp[0], stride, dtype.lanes)
         return self._from_memory(dtype, raw)
+
+    def _look_up(self, buffer: Buffer, offset: Expr) -> str | None:
+        """Bytes of a table of all, where the processor keeps such in registers; None."""
+        row = self.module.options.instructions.byte_lookup
+        found = byte_of(buffer, offset) if row else None
+        if row is None or found is None:
+            return None
+        index, signed = found
+        lanes, table = offset.dtype.lanes, self.pointer(buffer)
+        return looked_up(self.writer, row, table, lanes, self.expr(index), signed)
 
     def _load_known(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str | None:
         """Elements at known distances from a base, where that is better than a gather; None."""
