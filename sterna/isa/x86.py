@@ -78,7 +78,7 @@ X86 = InstructionSet(
     broadcasts_fp16=False,
     cores=by_name({
         "haswell broadwell skylake": Core(32, 256),
-        "skylake-avx512 cascadelake cooperlake": Core(32, 1024),
+        "skylake-avx512 cascadelake cooperlake": Core(32, 1024, fetches_stored_lines=True),
         "icelake-server": Core(48, 1280),
         "sapphirerapids emeraldrapids graniterapids": Core(48, 2048, STREAMING),
         "alderlake raptorlake": Core(48, 1280),

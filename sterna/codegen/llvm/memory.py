@@ -16,6 +16,8 @@ from sterna.tir.stmt import Buffer, BufferLoad
 MOST_ROWS = 4
 # Lanes so far apart that none share a row are loaded one by one, if they are so few.
 FEW_LANES = 4
+# What a cache holds together where lines are fetched before they are stored.
+LINE_BYTES = 64
 # The place where a row begins, and how many elements it has.
 Row = tuple[int, int]
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
@@ -433,6 +435,10 @@ class MemoryEmitter(ExprEmitter):
         align = self.alignment(buffer, base)
         address = self.address(buffer, base)
         if mask is None:
+            size = lanes * buffer.dtype.bytes
+            fetches = self.module.options.fetches_stored_lines and size % LINE_BYTES == 0
+            if fetches and self.ranges.step(base) == lanes:
+                self._fetch_next(address, size)
             self.writer.emit(f"store {kind} {operand}, ptr {address}, align {align}")
             return
         name = f"llvm.masked.store.v{lanes}{_SHORT.get(element, element)}.p0"
@@ -441,6 +447,13 @@ class MemoryEmitter(ExprEmitter):
             f"call void {target}({kind} {operand}, ptr align {align} {address}, "
             f"<{lanes} x i1> {mask})"
         )
+
+    def _fetch_next(self, address: str, size: int) -> None:
+        """Prefetch the lines behind those that a store fills, for the next iteration."""
+        target = self.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
+        for first in range(size, 2 * size, LINE_BYTES):
+            line = self.writer.value(f"getelementptr i8, ptr {address}, i64 {first}")
+            self.writer.emit(f"call void {target}(ptr {line}, i32 0, i32 3, i32 1)")
 
     def _scatter(
         self, buffer: Buffer, offset: Expr, element: str, operand: str, lanes: int, mask: str | None
