@@ -2,7 +2,7 @@
 
     python benchmarks/gpu_layers.py [PART OF A NAME ...] [--precision KIND] [--workers N]
 
-A ratio above 1 says that Sterna leads. All numbers are random. Layers are compiled by workers first.
+A ratio above 1 says that Sterna leads. All numbers are random. Workers compile the layers first.
 """
 
 import argparse

@@ -3,6 +3,7 @@
 from sterna.isa.arm_cores import CORES
 from sterna.isa.capability import (
     ByLanes,
+    ByteLookup,
     Capability,
     Dot4,
     Estimate,
@@ -66,6 +67,11 @@ AARCH64 = InstructionSet(
     by_element_fma=(_NEON,),
     fp16_arithmetic=(Capability(("fullfp16", "neon")),),
     ieee_maximum=(_NEON,),
+    byte_lookup=(  # a lookup in four registers takes as long as four instructions
+        ByteLookup(("neon",), entries=64, instructions=20, intrinsics={
+            16: "llvm.aarch64.neon.tbl4.v16i8",
+        }),
+    ),
     dot4=(
         Dot4(("i8mm", "dotprod"), intrinsics={
             **_SAME_SIGNS, ("uint", "int"): {4: "llvm.aarch64.neon.usdot.v4i32.v16i8"},

@@ -65,6 +65,16 @@ class ByLanes(Capability):
 
 
 @dataclass(frozen=True, slots=True, eq=False, kw_only=True)
+class ByteLookup(ByLanes):
+    """Bytes looked up in a table of as many that registers hold: vpshufb, vpermi2b, tbl."""
+
+    entries: int
+    """Those that one instruction looks up in: 16 in each part of a register, or whole ones."""
+    instructions: int
+    """What a vector takes of all 256, in instructions of the usual throughput."""
+
+
+@dataclass(frozen=True, slots=True, eq=False, kw_only=True)
 class SaturatingNarrow(Capability):
     """Integers of 32 bits to 16 and then to 8, those out of range to the nearest: x86's packs,
     which take two registers, and AArch64's sqxtn and sqxtun, which take one."""

@@ -66,6 +66,9 @@ class Core:
     divides_quickly: bool = False
     """Whether dividing vectors of float32 takes fewer cycles than an estimate of the inverse and
     two steps by Newton, as measured."""
+    fetches_stored_lines: bool = False
+    """Whether stores of whole lines of the cache go faster where a prefetch has brought the line,
+    as measured."""
 
 
 UNKNOWN = Core()

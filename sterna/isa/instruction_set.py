@@ -8,6 +8,7 @@ from typing import get_args
 
 from sterna.isa.capability import (
     ByLanes,
+    ByteLookup,
     Capability,
     Dot4,
     Estimate,
@@ -142,6 +143,8 @@ class InstructionSet:
     gathers: tuple[ByLanes, ...] = ()
     """One instruction reads words from as many places as a vector has lanes, no slower than one
     after the other: vgatherdps."""
+    byte_lookup: tuple[ByteLookup, ...] = ()
+    """Bytes are looked up in tables that lie in registers, sooner than one after the other."""
     ordered_maximum: tuple[Capability, ...] = ()
     """One instruction gives the larger of two numbers, and the second where one is NaN."""
     dot4: tuple[Dot4, ...] = ()
@@ -256,6 +259,10 @@ class Instructions:
     @property
     def gathers(self) -> ByLanes | None:
         return best(self.isa.gathers, self.features)
+
+    @property
+    def byte_lookup(self) -> ByteLookup | None:
+        return best(self.isa.byte_lookup, self.features)
 
     @property
     def dot2(self) -> ByLanes | None:

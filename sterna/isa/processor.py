@@ -19,6 +19,8 @@ class Processor:
     """Whether a multiply-add takes one lane of a register for all lanes of another."""
     gathers: bool = False
     """Whether one instruction reads words from as many places as a vector has lanes."""
+    byte_lookup: int = 0
+    """Instructions that look up a vector of bytes in a table of 256 bytes; 0: there are none."""
     whole_vectors: bool = False
     """Whether channels of zeros that fill vectors up pay."""
     l1_bytes: int = 32 * 1024

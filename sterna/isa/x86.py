@@ -2,6 +2,7 @@
 
 from sterna.isa.capability import (
     ByLanes,
+    ByteLookup,
     Capability,
     Dot4,
     Estimate,
@@ -30,6 +31,11 @@ _PMADDUBSW = {
 }
 _PMADDWD = {
     16: "llvm.x86.avx512.pmaddw.d.512", 8: "llvm.x86.avx2.pmadd.wd", 4: "llvm.x86.sse2.pmadd.wd",
+}
+
+_PSHUFB = {
+    64: "llvm.x86.avx512.pshuf.b.512", 32: "llvm.x86.avx2.pshuf.b",
+    16: "llvm.x86.ssse3.pshuf.b.128",
 }
 
 
@@ -72,7 +78,7 @@ X86 = InstructionSet(
     broadcasts_fp16=False,
     cores=by_name({
         "haswell broadwell skylake": Core(32, 256),
-        "skylake-avx512 cascadelake cooperlake": Core(32, 1024),
+        "skylake-avx512 cascadelake cooperlake": Core(32, 1024, fetches_stored_lines=True),
         "icelake-server": Core(48, 1280),
         "sapphirerapids emeraldrapids graniterapids": Core(48, 2048, STREAMING),
         "alderlake raptorlake": Core(48, 1280),
@@ -97,6 +103,13 @@ X86 = InstructionSet(
         4: "llvm.x86.avx512.mask.gather3siv4.sf", 8: "llvm.x86.avx512.mask.gather3siv8.sf",
         16: "llvm.x86.avx512.mask.gather.dps.512",
     }),),
+    byte_lookup=(
+        ByteLookup(("avx512vbmi", *_WORDS), entries=128, instructions=4, intrinsics={
+            64: "llvm.x86.avx512.vpermi2var.qi.512",
+        }),
+        ByteLookup(_WORDS, entries=16, instructions=40, intrinsics=_PSHUFB),
+        ByteLookup(("avx2",), entries=16, instructions=46, intrinsics=_up_to(32, _PSHUFB)),
+    ),
     ordered_maximum=(Capability(("avx",)),),
     dot4=(
         Dot4(("avx512vnni", *_WORDS), intrinsics={("uint", "int"): _VPDPBUSD}),

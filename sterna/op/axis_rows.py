@@ -14,7 +14,7 @@ from sterna.schedule.loops import PARALLEL_ELEMENTS
 from sterna.tir.ir_builder import IRBuilder
 
 # Rows side by side that are computed together: as many as stay in the first cache, whole vectors.
-ROWS_PER_BLOCK = 64
+ROWS_PER_BLOCK = 256
 # Fewer rows side by side are computed one after the other.
 FEW_ROWS = 4
 

@@ -128,7 +128,7 @@ def schedule_elements(stage: Stage, processor: Processor, flat: bool = False) ->
     if not axes:
         return
     sizes = extents_of(axes)
-    if not functions_of(stage) and (told := places_told(stage)):
+    if not functions_of(stage) and (told := places_told(stage, processor)):
         channel = shared_axis(stage, told)
         if channel is not None and (len(told) > 1 or fills_gathers(stage, processor)):
             schedule_gathered(stage, channel, processor, axes_in_order(stage))

@@ -3,7 +3,8 @@
 import math
 from collections.abc import Sequence
 
-from sterna.ir.expr import FloorMod, IntImm, variables_in
+from sterna.ir import build
+from sterna.ir.expr import Add, Cast, Expr, FloorMod, IntImm, Max, Min, variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of, parallelise
@@ -24,6 +25,8 @@ PAGE_BYTES = 4096
 # Elements that are taken side by side from anywhere; fewer rows than these are shared in parts.
 BESIDE = 4
 FEW_ROWS = 2
+# Entries of a table that has one for each byte.
+BYTES = 256
 # Channels that are read at a vector of places before the next one is looked up.
 CHANNELS_AT_A_PLACE = 8
 
@@ -102,8 +105,11 @@ def transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
         parallelise(stage, outer, extents_of(outer))
 
 
-def places_told(stage: Stage) -> list[ProducerLoad]:
-    """What tells, one by one, where neighbours of a result are read; none if not integers alone."""
+def places_told(stage: Stage, processor: Processor) -> list[ProducerLoad]:
+    """What tells, one by one, where neighbours of a result are read; none if not integers alone.
+
+    Tables that the processor holds in registers are not asked one by one.
+    """
     assert isinstance(stage.op, ComputeOp)
     last = stage.op.axis[-1].var
     told: list[ProducerLoad] = []
@@ -113,7 +119,9 @@ def places_told(stage: Stage) -> list[ProducerLoad]:
             told.append(part)
 
     def visit(item: object) -> None:
-        if isinstance(item, ProducerLoad):
+        if isinstance(item, ProducerLoad) and not (
+            processor.byte_lookup and _reads_table_of_bytes(stage, item)
+        ):
             for index in item.indices:
                 post_order(index, tells)
 
@@ -121,6 +129,39 @@ def places_told(stage: Stage) -> list[ProducerLoad]:
         post_order(part, visit)
     by_lane = [load for load in told if any(last in variables_in(at) for at in load.indices)]
     return by_lane if all(load.tensor.dtype.is_integer for load in by_lane) else []
+
+
+def _reads_table_of_bytes(stage: Stage, load: ProducerLoad) -> bool:
+    """Whether bytes say where a table of bytes is read that has one for each of them."""
+    table = load.tensor
+    if not table.dtype.is_integer or table.dtype.bits != 8 or len(table.shape) != 1:
+        return False
+    if not build.is_const(table.shape[0], BYTES):
+        return False
+    index = _computed(stage, load.indices[0])
+    wanted = "uint8"
+    if isinstance(index, Add) and build.is_const(_computed(stage, index.b), BYTES // 2):
+        index, wanted = _computed(stage, index.a), "int8"
+    return isinstance(index, Cast) and index.value.dtype == wanted
+
+
+def _computed(stage: Stage, expr: Expr) -> Expr:
+    """What an expression is, where that is computed where it is read, and held within a byte."""
+    assert stage.schedule is not None
+    while isinstance(expr, ProducerLoad | Max):
+        if isinstance(expr, Max):
+            inner = expr.b
+            if not isinstance(inner, Min) or not build.is_const(inner.a, BYTES - 1):
+                break
+            if not build.is_const(expr.a, 0):
+                break
+            expr = inner.b
+            continue
+        maker = stage.schedule.stage_map.get(expr.tensor.op)
+        if maker is None or maker.attach_type != "inline" or not isinstance(maker.op, ComputeOp):
+            break
+        expr = maker.op.body[0]
+    return expr
 
 
 def schedule_one_by_one(stage: Stage, axes: Sequence[IterVar], sizes: Sequence[int]) -> None:

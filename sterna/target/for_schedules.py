@@ -32,6 +32,7 @@ def processor_of(target: Target) -> Processor:
     machine = machine_of(target)
     isa, throughput = machine.instructions.isa, machine.core.throughput
     picks = target.kind.picks_instructions
+    lookup = machine.instructions.byte_lookup
     has_vectors = machine.instructions.vector_registers.bits > 0
     return Processor(
         vector_bits=machine.vector_bits or 32,
@@ -39,6 +40,7 @@ def processor_of(target: Target) -> Processor:
         operand_registers=isa.operand_registers if has_vectors else 0,
         by_element_fma=machine.provides("by_element_fma"),
         gathers=machine.provides("gathers") and picks,
+        byte_lookup=lookup.instructions if picks and lookup else 0,
         whole_vectors=machine.provides("whole_vectors") and picks,
         l1_bytes=machine.l1_bytes or isa.l1_kib * 1024,
         l2_bytes=machine.l2_bytes or isa.l2_kib * 1024,

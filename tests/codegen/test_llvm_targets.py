@@ -1,6 +1,7 @@
 """Other machines: object files, what they need, and processors without the newer instructions."""
 
 import ctypes
+import re
 import struct
 import subprocess
 from pathlib import Path
@@ -228,3 +229,21 @@ def test_micro_kernel_gives_the_product() -> None:
     got = np.zeros((6, 16), "float32")
     Loaded(micro_kernel(6, 16, 64))(a, b, got)
     np.testing.assert_allclose(got, a.reshape(64, 6).T @ b.reshape(64, 16), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("cpu, lanes, step, fetched", [
+    ("cascadelake", 16, 16, 1), ("cascadelake", 32, 32, 2), ("cascadelake", 16, 32, 0),
+    ("cascadelake", 8, 8, 0), ("icelake-server", 16, 16, 0), ("haswell", 16, 16, 0),
+])
+def test_lines_that_are_stored_whole_are_fetched(
+    cpu: str, lanes: int, step: int, fetched: int
+) -> None:
+    """On cores where such stores are slow without, and only where loops fill line after line."""
+    options = llvm_options(Target(f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"))
+    x, y = make_buffer("x", "float32", 400), make_buffer("y", "float32", 400)
+    i = Var("i")
+    place = Ramp(i * step, const(1), lanes)
+    store = BufferStore(y, BufferLoad(x, (place,)), (place,))
+    body = For(i, const(0), const(400 // step), "serial", store)
+    text = CompiledModule([kernel("f", [x, y], body)], options).ir()
+    assert len(re.findall(r"call void \S*llvm\.prefetch", text)) == fetched

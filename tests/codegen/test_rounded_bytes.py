@@ -64,6 +64,16 @@ def test_no_conversion_is_left_on_aarch64(saturates: bool) -> None:
         assert converts or "sqxtun" in text
 
 
+@pytest.mark.parametrize("cpu", ["cascadelake", "haswell"])
+def test_no_ends_are_asked_for_on_x86(cpu: str) -> None:
+    """What surely fits 32 bits is converted by the instruction that rounds, other floats not."""
+    target = f"llvm -mtriple=x86_64-linux-gnu -mcpu={cpu}"
+    for bound, compares in ((512.0, False), (3e9, True)):
+        schedule, operands = scaled("uint8", 3.0, 7.0, bound, False)
+        text = str(tvm.build(schedule, operands, target).get_source("asm"))
+        assert ("vcmp" in text) is compares
+
+
 def test_bounds_are_those_of_what_is_computed() -> None:
     byte, word = te.var("byte", "uint8"), te.var("word", "int16")
     x = te.var("x", "float32")

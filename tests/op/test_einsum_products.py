@@ -17,6 +17,10 @@ CASES: list[tuple[str, list[tuple[int, ...]], bool]] = [
     ("ab,bc,cd,ae->d", [(60, 70), (70, 80), (80, 90), (60, 6)], True),
     ("ijk,ilm,njm->nlk", [(6, 7, 8), (6, 9, 10), (5, 7, 10)], True),
     ("ij,j->i", [(80, 90), (90,)], True),
+    ("bchw,cd->bdhw", [(2, 16, 5, 6), (16, 14)], True),
+    ("dc,bchw->bdhw", [(14, 16), (2, 16, 5, 6)], True),
+    ("bchw,dc->bhwd", [(2, 16, 5, 6), (14, 16)], True),
+    ("bchw,c->bhw", [(2, 64, 28, 28), (64,)], True),
     ("...ij,...jk->...ik", [(2, 1, 17, 16), (3, 16, 15)], False),
     ("ij,ij->ij", [(80, 90), (80, 90)], False),
     ("iij,jk->ik", [(17, 17, 16), (16, 15)], False),
@@ -50,3 +54,11 @@ def test_they_compute_what_they_are(
     m.run(**{f"x{place}": each for place, each in enumerate(data)})
     want = np.einsum(equation, *[each.astype("float64") for each in data])
     np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)
+
+
+def test_planes_stay_where_they_are() -> None:
+    """Channels of images are multiplied as they lie: neither they nor the result are turned."""
+    given = [relay.var("x", shape=(2, 16, 20, 30)), relay.var("w", shape=(16, 14))]
+    mod = tvm.IRModule.from_expr(relay.Function(tuple(given), relay.einsum(given, "bchw,cd->bdhw")))
+    text = str(relay.optimize(mod, "llvm -mcpu=native")[0])
+    assert "batch_matmul" in text and "transpose(" not in text

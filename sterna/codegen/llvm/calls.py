@@ -9,6 +9,7 @@ from sterna.codegen.llvm.layouts import ANY, TENSOR
 from sterna.codegen.llvm.memory import MemoryEmitter, flat_index
 from sterna.codegen.llvm.narrow import adds_to_round, round_and_move
 from sterna.codegen.llvm.quotient import rounded_sum, without_division
+from sterna.codegen.llvm.rounded_bytes import LARGEST_WHOLE, bounds
 from sterna.codegen.llvm.tiles import write_tile_call
 from sterna.codegen.llvm.types import (
     element_type,
@@ -171,7 +172,8 @@ class CallEmitter(MemoryEmitter):
     # ---- conversions ----
 
     def _saturate(self, expr: Call) -> str:
-        if (quickly := self._rounded_bytes(expr)) is not None:
+        quickly = self._rounded_bytes(expr) or self._whole_within_ends(expr)
+        if quickly is not None:
             return quickly
         has_fma = self.module.options.instructions.provides("fused_multiply_add")
         quick = without_division(expr) if has_fma else None
@@ -185,6 +187,22 @@ class CallEmitter(MemoryEmitter):
         else:
             given = self.expr(value)
         return convert.saturate(self.writer, value.dtype, expr.dtype, given)
+
+    def _whole_within_ends(self, expr: Call) -> str | None:
+        """Floats that surely fit: by an instruction that knows no ends of what it converts to."""
+        value = expr.args[0]
+        is_rounded = isinstance(value, Call) and value.op == "nearbyint"
+        source = value.args[0] if isinstance(value, Call) and is_rounded else value
+        if not convert.converts_within(self.writer, source.dtype, expr.dtype):
+            return None
+        found = bounds(source)
+        if found is None or not -LARGEST_WHOLE <= found[0] <= found[1] <= LARGEST_WHOLE:
+            return None
+        kind, whole = value_type(source.dtype), self.expr(source)
+        if is_rounded:
+            whole = self.writer.intrinsic(
+                f"llvm.rint.{mangled(source.dtype)}", kind, f"{kind} {whole}")
+        return self.writer.value(f"fptosi {kind} {whole} to {value_type(expr.dtype)}")
 
     def _reinterpret(self, expr: Call) -> str:
         source, target = expr.args[0].dtype, expr.dtype

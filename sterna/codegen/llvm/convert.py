@@ -192,6 +192,13 @@ def round_within(
     return cast(writer, wide, target, whole)
 
 
+def converts_within(writer: FunctionWriter, source: DataType, target: DataType) -> bool:
+    """Whether instructions that know no ends make int32 of such floats, and round on the way."""
+    wanted = source.element == FLOAT32 and source.lanes > 1 and target.element == "int32"
+    rounds = writer.module.options.instructions.provides("rounding_conversion")
+    return wanted and rounds and _is_open(writer, target)
+
+
 def _is_open(writer: FunctionWriter, target: DataType) -> bool:
     """Whether an instruction makes such vectors of floats, but not of those beyond the ends."""
     return str(target.element) in writer.module.options.instructions.open_conversions

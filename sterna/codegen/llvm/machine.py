@@ -33,6 +33,8 @@ class LLVMOptions:
     """The processor in whose order instructions are put; empty: that of cpu."""
     divides_quickly: bool = False
     """Whether a division beats an estimate of the inverse that has few bits."""
+    fetches_stored_lines: bool = False
+    """Whether lines of the cache are prefetched that are stored whole."""
 
     @staticmethod
     @functools.cache

@@ -2,6 +2,7 @@
 
 import math
 
+from sterna.codegen.llvm.byte_lookup import byte_of, looked_up
 from sterna.codegen.llvm.expr import ExprEmitter
 from sterna.codegen.llvm.ranges import as_ramp, lanes_from_base
 from sterna.codegen.llvm.types import memory_type, splat_literal, value_type, vector_type
@@ -15,6 +16,8 @@ from sterna.tir.stmt import Buffer, BufferLoad
 MOST_ROWS = 4
 # Lanes so far apart that none share a row are loaded one by one, if they are so few.
 FEW_LANES = 4
+# What a cache holds together where lines are fetched before they are stored.
+LINE_BYTES = 64
 # The place where a row begins, and how many elements it has.
 Row = tuple[int, int]
 _SHORT = {"half": "f16", "float": "f32", "double": "f64", "ptr": "p0"}
@@ -149,6 +152,8 @@ class MemoryEmitter(ExprEmitter):
         scattered = ramp is None or (stride not in (0, 1, -1) and buffer.scope == "local")
         based = lanes_from_base(offset) if scattered and self.mask is None else None
         known = self._load_known(buffer, *based) if based is not None else None
+        if known is None and self.mask is None:
+            known = self._look_up(buffer, offset)
         if known is not None:
             raw = known
         elif ramp is None or stride is None or not self._reads_rows(stride, dtype):
@@ -165,6 +170,16 @@ class MemoryEmitter(ExprEmitter):
         else:
             raw = self._load_apart(buffer, ramp[0], stride, dtype.lanes)
         return self._from_memory(dtype, raw)
+
+    def _look_up(self, buffer: Buffer, offset: Expr) -> str | None:
+        """Bytes of a table of all, where the processor keeps such in registers; None."""
+        row = self.module.options.instructions.byte_lookup
+        found = byte_of(buffer, offset) if row else None
+        if row is None or found is None:
+            return None
+        index, signed = found
+        lanes, table = offset.dtype.lanes, self.pointer(buffer)
+        return looked_up(self.writer, row, table, lanes, self.expr(index), signed)
 
     def _load_known(self, buffer: Buffer, base: Expr, lanes: list[int]) -> str | None:
         """Elements at known distances from a base, where that is better than a gather; None."""
@@ -420,6 +435,10 @@ class MemoryEmitter(ExprEmitter):
         align = self.alignment(buffer, base)
         address = self.address(buffer, base)
         if mask is None:
+            size = lanes * buffer.dtype.bytes
+            fetches = self.module.options.fetches_stored_lines and size % LINE_BYTES == 0
+            if fetches and self.ranges.step(base) == lanes:
+                self._fetch_next(address, size)
             self.writer.emit(f"store {kind} {operand}, ptr {address}, align {align}")
             return
         name = f"llvm.masked.store.v{lanes}{_SHORT.get(element, element)}.p0"
@@ -428,6 +447,13 @@ class MemoryEmitter(ExprEmitter):
             f"call void {target}({kind} {operand}, ptr align {align} {address}, "
             f"<{lanes} x i1> {mask})"
         )
+
+    def _fetch_next(self, address: str, size: int) -> None:
+        """Prefetch the lines behind those that a store fills, for the next iteration."""
+        target = self.module.declare("llvm.prefetch.p0", "void", "ptr, i32, i32, i32")
+        for first in range(size, 2 * size, LINE_BYTES):
+            line = self.writer.value(f"getelementptr i8, ptr {address}, i64 {first}")
+            self.writer.emit(f"call void {target}(ptr {line}, i32 0, i32 3, i32 1)")
 
     def _scatter(
         self, buffer: Buffer, offset: Expr, element: str, operand: str, lanes: int, mask: str | None

@@ -42,6 +42,8 @@ class Ranges:
     def __init__(self) -> None:
         self._vars: dict[int, Interval] = {}
         self._divisors: dict[int, int] = {}
+        self._loop: Var | None = None
+        self._steps: dict[int, int] = {}
         self.exact = False
         """Whether expressions are indices or bounds, which do not wrap."""
 
@@ -53,6 +55,7 @@ class Ranges:
 
     def bind_loop(self, var: Var, start: Expr, extent: Expr) -> None:
         """A loop's variable."""
+        self._loop, self._steps = var, {}
         low, high = self.of(start)
         self._vars[id(var)] = (low, high + self.of(extent)[1] - 1)
 
@@ -60,6 +63,7 @@ class Ranges:
         """A variable that stands for a value."""
         if value.dtype.is_integer and value.dtype.lanes == 1:
             self._vars[id(var)] = self.of(value)
+            self._steps[id(var)] = self.step(value)
             if isinstance(value, Call) and value.op == "exact":
                 self._divisors[id(var)] = self.divisor(value.args[0])
 
@@ -104,6 +108,18 @@ class Ranges:
         if isinstance(expr, BinaryExpr) and kind in _RULES:
             return self._binary(expr)
         return UNKNOWN
+
+    def step(self, expr: Expr) -> int:
+        """How much further an index is in the next iteration of the inner loop; 0: unknown."""
+        if isinstance(expr, Var):
+            return 1 if expr is self._loop else self._steps.get(id(expr), 0)
+        if isinstance(expr, Call) and expr.op == "exact":
+            return self.step(expr.args[0])
+        if isinstance(expr, Add):
+            return self.step(expr.a) + self.step(expr.b)
+        if isinstance(expr, Mul) and isinstance(expr.b, IntImm):
+            return self.step(expr.a) * expr.b.value
+        return 0
 
     def divisor(self, expr: Expr) -> int:
         """A number that certainly divides an index; 0 for the constant 0."""

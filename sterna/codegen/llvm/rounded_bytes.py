@@ -27,6 +27,8 @@ INT32, FLOAT32 = DataType("int32"), DataType("float32")
 # What 16 bits hold, either way.
 LARGEST = 32767.0
 LARGEST_FLOAT = 3.4e38
+# What 32 bits hold either way, with room for the error of a sum of floats.
+LARGEST_WHOLE = 2.0**31 - 512
 
 Bounds = tuple[float, float]
 

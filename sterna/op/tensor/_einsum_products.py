@@ -48,6 +48,9 @@ def product(
     sorts: Sorts, extents: Mapping[str, int],
 ) -> RelayExpr:
     """The product of two operands, with its letters in the order of the result."""
+    for wide, narrow, own in ((first, second, sorts.right), (second, first, sorts.left)):
+        if (made := _of_planes(wide, narrow, own, result, sorts, extents)) is not None:
+            return made
     ends = {s: place for place, s in enumerate(result)}
     if sorts.left and sorts.right and ends[sorts.left[-1]] > ends[sorts.right[-1]]:
         first, second = second, first  # what is innermost in the result is so in the product
@@ -69,6 +72,34 @@ def product(
     order = (*sorts.batch, *sorts.left, *sorts.right)
     whole: RelayExpr = call("reshape", made, newshape=tuple(extents[s] for s in order))
     return _in_order(whole, order, result)
+
+
+def _of_planes(
+    wide: tuple[Labels, RelayExpr], narrow: tuple[Labels, RelayExpr], own: Labels,
+    result: Labels, sorts: Sorts, extents: Mapping[str, int],
+) -> RelayExpr | None:
+    """One matrix and each of many, whose rows stay where they are; None where it is not so.
+
+        einsum(%x, %w, "bchw,cd->bdhw")  ->  %w' of (1, d, c) times %x of (b, c, h*w)
+        einsum(%x, %w, "bchw,cd->bhwd")  ->  %x' of (b, h*w, c) times %w of (1, c, d)
+    """
+    labels = wide[0]
+    begin = labels.index(sorts.summed[0])
+    outer, rest = labels[:begin], labels[begin + len(sorts.summed) :]
+    if sorts.batch or not outer or not rest or labels != (*outer, *sorts.summed, *rest):
+        return None
+    if result not in ((*outer, *own, *rest), (*outer, *rest, *own)):
+        return None
+    along = narrow[0][-1] in sorts.summed
+    groups: tuple[Labels, ...] = ((), own, sorts.summed) if along else ((), sorts.summed, own)
+    matrix = _as_matrices(narrow, groups, extents)
+    planes = _as_matrices(wide, (outer, sorts.summed, rest), extents)
+    if result == (*outer, *own, *rest):
+        made = call("nn.batch_matmul", matrix, planes, transpose_a=not along, transpose_b=False)
+    else:
+        made = call("nn.batch_matmul", planes, matrix, transpose_a=True, transpose_b=along)
+    whole: RelayExpr = call("reshape", made, newshape=tuple(extents[s] for s in result))
+    return whole
 
 
 def _as_matrices(

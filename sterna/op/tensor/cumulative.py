@@ -128,7 +128,23 @@ def _compute(
                     place = at(placed(k), row)
                     add_up(Variable(totals, row), place, outs[0], ins[0][place])
 
+        def by_rows_before(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+            """What has been written is the total: rows go on from those before them."""
+            with rows.each_block(ib) as (width, at):
+                with ib.for_range(0, width, name="row") as row:
+                    place, first = at(placed(build.const(0)), row), build.const(start, kind)
+                    outs[0][place] = combine(first, build.cast(kind, ins[0][place]))
+                with (
+                    ib.for_range(0, rows.length - 1, name="k") as k,
+                    ib.for_range(0, width, name="row") as row,
+                ):
+                    place, before = at(placed(k + 1), row), at(placed(k), row)
+                    outs[0][place] = combine(outs[0][before], build.cast(kind, ins[0][place]))
+
         fill = side_by_side if rows.lie_side_by_side else one_by_one
+        is_total = not attrs.exclusive and kind == out.dtype
+        if rows.lie_side_by_side and is_total and isinstance(rows.length, int) and rows.length:
+            fill = by_rows_before
         return statements(out, [data], fill, f"T_{name}")[0]
 
     return build_it

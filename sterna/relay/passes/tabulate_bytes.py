@@ -5,7 +5,8 @@
 Elementwise calls between a tensor of bytes and one that follows, whose other operands are single
 known numbers, are a function of one byte. Where it leads through floats, it takes conversions, a
 division and whatever the function itself takes for vectors of elements; looking one up is two loads
-and a store. What costs less is taken.
+and a store, or a vector of them some shuffles where registers hold the table. What costs less is
+taken.
 """
 
 import math
@@ -23,7 +24,7 @@ from sterna.relay.traverse import not_primitive, post_order, rewrite
 from sterna.support.dtype import DataType
 
 BYTES = ("int8", "uint8")
-FLOAT32 = DataType("float32")
+BYTE, FLOAT32 = DataType("uint8"), DataType("float32")
 # Accesses to memory of a lookup, and what a call between bytes takes of a vector, a division among
 # such calls, beside the function that it may be; as measured.
 LOOKUP_ACCESSES = 3
@@ -59,6 +60,9 @@ class _OfByte:
         lanes, core = processor.lanes(FLOAT32), processor.throughput
         computed: float = self.instructions / (lanes * core.multiply_adds)
         looked_up: float = LOOKUP_ACCESSES / core.loads
+        if processor.byte_lookup:
+            vectors = processor.lanes(BYTE) * core.multiply_adds
+            looked_up = min(looked_up, processor.byte_lookup / vectors)
         return looked_up <= computed
 
 

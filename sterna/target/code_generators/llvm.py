@@ -78,6 +78,7 @@ def llvm_options(target: Target) -> "LLVMOptions":
         machine.triple, machine.cpu, machine.features, level, machine.abi,
         machine.instructions, machine.matrix_tiles, needed(machine),
         machine.core.instruction_order, machine.core.divides_quickly,
+        machine.core.fetches_stored_lines,
     )
 
 
