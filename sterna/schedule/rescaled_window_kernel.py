@@ -72,7 +72,7 @@ _ALONE = [
 ]
 _CHANGED, _SCRATCH = [*_SUMS, "records", "from"], ["x", "x1", "y", "w", "w1"]
 _BEGIN = assembly([f"ldmia %[records]!, {{{', '.join(f'%[{each}]' for each in _SUMS)}}}"],
-                  ["records"], _SUMS, [])
+                  ["records"], [*_SUMS], [])
 _SINGLE = assembly(_ALONE, _CHANGED, ["x", "x1", "w", "w1"], ["channels"])
 _ONE_PAIR = assembly(_PAIR, _CHANGED, _SCRATCH, ["channels"])
 _PAIRS = assembly(loop([*_PAIR, *_PAIR], "left", 1), [*_CHANGED, "left"], _SCRATCH, ["channels"])
