@@ -33,7 +33,7 @@ BUDGET = {
     "relay": 12830,
     "rpc": 5090,
     "runtime": 2500,
-    "schedule": 23150,
+    "schedule": 23210,
     "support": 4540,
     "target": 4540,
     "te": 6150,
