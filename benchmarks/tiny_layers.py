@@ -6,12 +6,11 @@
 channels that cannot matter are left out. A kernel of several layers counts for the first. On a
 Cortex-M4 (mps2_an386) layers are held against what they may take, on a Cortex-M55 (mps3_an547)
 against what CMSIS-NN takes for such a layer, by gcc 12.2 -O3. Counts are left in the folder that
---counted names, and taken from it if there.
+--counted names, and taken from it if there. Networks that a board refuses are named, and why.
 """
 
 import json
 import math
-import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +18,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from rows import Row, show_rows
+from tiny_networks import Refused, sterna_micro
 
 from sterna.frontend.tflite.schema import OperatorInfo, Subgraph, read_model
 
@@ -70,18 +70,15 @@ def counted(path: Path, board: str, folder: Path) -> list[dict[str, Any]]:
     """The instructions of each kernel of a network."""
     kept = folder / f"{board}-{path.stem}.json"
     if not kept.exists():
-        made = subprocess.run(
-            [sys.executable, "-m", "sterna", "micro", str(path), "--board", board, "--layers",
-             "--json"], check=True, capture_output=True, text=True)
-        kept.write_text(made.stdout)
+        kept.write_text(sterna_micro(path, board, "--layers"))
     rows: list[dict[str, Any]] = json.loads(kept.read_text())["layers"]
     return rows
 
 
 def rows_of(path: Path, board: str, folder: Path) -> list[Row]:
     """What each layer of a network takes, beside what it may."""
-    graph = read_model(path.read_bytes()).subgraphs[0]
     kernels = counted(path, board, folder)
+    graph = read_model(path.read_bytes()).subgraphs[0]
     operators = [each for each in graph.operators if each.kind in LAYERS]
     rows = []
     for place, operator in enumerate(operators):
@@ -104,7 +101,12 @@ def main(words: list[str]) -> int:
     with TemporaryDirectory() as fresh:
         folder = Path(named.get("--counted", fresh))
         folder.mkdir(parents=True, exist_ok=True)
-        rows = [row for path in paths for row in rows_of(path, board, folder)]
+        rows = []
+        for path in paths:
+            try:
+                rows += rows_of(path, board, folder)
+            except Refused as refused:
+                print(refused)
     return show_rows(f"Layers on {board}", rows, "--markdown" in words)
 
 

@@ -7,7 +7,8 @@ takes a nanosecond of QEMU's time, of which a timer counts so many a tick as its
 Instructions, not cycles: QEMU knows no wait states and no stalls. Needs qemu-system-arm and
 arm-none-eabi-gcc. Boards are mps2_an386 (Cortex-M4), mps3_an547 (M55), mps2_an385 (M3), mps2_an382
 (M0), microbit (M0, 16 KB of RAM), and rv32 and rv32v (with vectors), which are none: there the
-network runs in QEMU's user mode, built by ziglang.
+network runs in QEMU's user mode, built by ziglang. Networks that a board refuses are named with
+the reason.
 """
 
 import json
@@ -111,6 +112,20 @@ int32_t project_run(void) {
 """
 
 
+class Refused(Exception):
+    """A network that a board is too small for, or that has parts without a converter."""
+
+
+def sterna_micro(path: Path, board: str, *words: str) -> str:
+    """What `sterna micro` says of a network, as JSON."""
+    made = subprocess.run(
+        [sys.executable, "-m", "sterna", "micro", str(path), "--board", board, "--json", *words],
+        capture_output=True, text=True)
+    if made.returncode:
+        raise Refused(f"{path.stem} is refused: {made.stderr.strip().splitlines()[-1]}")
+    return made.stdout
+
+
 def products(graph: Subgraph) -> int:
     """The multiplications of a network's layers."""
     total = 0
@@ -126,11 +141,7 @@ def products(graph: Subgraph) -> int:
 def count_on_board(path: Path, board: str, folder: Path) -> Counted:
     """What one network takes on a board."""
     meter, project = METERS[board], folder / path.stem
-    made = subprocess.run(
-        [sys.executable, "-m", "sterna", "micro", str(path), "--board", board, "-o", str(project),
-         "--json"], check=True, capture_output=True, text=True,
-    )
-    memory = json.loads(made.stdout)
+    memory = json.loads(sterna_micro(path, board, "-o", str(project)))
     (project / "src" / "example.c").write_text(
         COUNTING.replace("@TIMER@", TIMERS[meter.timer]))
     subprocess.run(["make", "-s", "-C", str(project)], check=True)
@@ -177,8 +188,12 @@ def main(words: list[str]) -> int:
                 made = count_network(path, Path(folder) / path.stem, board == "rv32v")
                 rows += rows_of(path, made, {})
             else:
-                found = count_on_board(path, board, Path(folder))
-                rows += rows_of(path, found, METERS[board].bounds)
+                try:
+                    found = count_on_board(path, board, Path(folder))
+                except Refused as refused:
+                    print(refused)
+                else:
+                    rows += rows_of(path, found, METERS[board].bounds)
     processor = RV32[board] if board in RV32 else METERS[board].processor
     return show_rows(f"Quantised networks on {processor}", rows, "--markdown" in words)
 

@@ -34,6 +34,14 @@ def test_benchmark_measures_everything(name: str) -> None:
     assert "holds" in done.stdout
 
 
+@pytest.mark.parametrize("name", ["tiny_layers", "tiny_networks"])
+def test_networks_that_boards_refuse_are_named(name: str, tmp_path: Path) -> None:
+    refused, told = tmp_path / "broken.tflite", "broken is refused: sterna: "
+    refused.write_bytes(b"TFL3")
+    done = run(ROOT / "benchmarks" / f"{name}.py", str(refused))
+    assert done.returncode == 0 and told in done.stdout and not done.stderr
+
+
 @pytest.fixture
 def digits(tmp_path: Path) -> Path:
     """A small model for one picture."""

@@ -8,7 +8,15 @@ from collections.abc import Sequence
 
 from sterna.ir import build
 from sterna.ir.expr import Expr
-from sterna.schedule.across_steps import CHANNELS, COPY, DOTS, FILL, WINDOW, WINDOW_APART
+from sterna.schedule.across_steps import (
+    CHANNELS,
+    COPY,
+    DOTS,
+    FILL,
+    WINDOW,
+    WINDOW_APART,
+    few_dots,
+)
 from sterna.schedule.contraction import Contraction
 from sterna.schedule.halves_steps import Step
 from sterna.schedule.overlap import lead_of_pixels
@@ -35,7 +43,8 @@ class AcrossKernel(StatementKernel):
 
     def write(self) -> None:
         ib, made = self.ib, self.made
-        ib.scope_attr(None, "pragma_import_c", DOTS.definition)
+        self.few = few_dots(made.outputs) if made.outputs < CHANNELS else None
+        ib.scope_attr(None, "pragma_import_c", (self.few or DOTS).definition)
         memory, copies = self.data, copies_pixels(made)
         # what two turns write reads what was there before the first
         if not (self.reads_data_again and made.outputs % self.channels):
@@ -96,9 +105,10 @@ class AcrossKernel(StatementKernel):
         blocks = -(-self.channels // CHANNELS)
         with ib.new_scope():
             sums = ib.allocate("int32", (blocks * CHANNELS,), name="sums")
+            step, counts = (DOTS, (blocks,)) if self.few is None else (self.few, ())
             ib.emit(call_extern(
-                "int32", DOTS.name, address_of(sums[0]), address_of(self.weight[first, 0]),
-                read, build.const(self.made.products), build.const(blocks),
+                "int32", step.name, address_of(sums[0]), address_of(self.weight[first, 0]),
+                read, build.const(self.made.products), *map(build.const, counts),
             ))
             at = places_of(pixel, self.outer)
             self.store_channels(at, first, self.channels, lambda lane: sums[lane])

@@ -101,6 +101,57 @@ static STERNA_STEP int32_t sterna_dots_across(int32_t *sums, const int8_t *weigh
   return 0;
 }}""")
 
+
+
+def few_dots(channels: int) -> Step:
+    """All sums of a layer that has fewer channels than are computed together."""
+    name, every = f"sterna_dots_across_{channels}", range(channels)
+    apart = [f"add %[w{n}], %[w{n - 1}], %[depth]" for n in every if n]
+    lines = [
+        *apart, *(f"mov %[s{n}], #0" for n in every), "dlstp.8 lr, %[depth]", "2:",
+        "vldrb.8 q0, [%[x]], #16",
+        *(line for n in every for line in (
+            f"vldrb.8 q1, [%[w{n}]], #16", f"vmladava.s8 %[s{n}], q0, q1")),
+        "letp lr, 2b"]
+    held = [*(f'[s{n}] "=&Te"(s{n})' for n in every), '[x] "+r"(x)', '[w0] "+r"(w0)',
+            *(f'[w{n}] "=&r"(w{n})' for n in every if n)]
+    sums = " ".join(f"sums[{n}] = s{n};" for n in every)
+    wide = "\n".join(
+        f"    a{n} = __riscv_vwredsum_vs_i16m2_i32m1(__riscv_vwmul_vv_i16m2(\n"
+        f"      v, __riscv_vle8_v_i8m1(weights + at + {n} * depth, some), some), a{n}, some);"
+        for n in every)
+    return Step(name, _RVV_INCLUDE + f"""
+static inline int32_t {name}(int32_t *sums, const int8_t *weights, const int8_t *x,
+                                           int32_t depth) {{
+{HELIUM}
+  int32_t {", ".join(f"s{n}" for n in every)};
+  const int8_t *w0 = weights{"".join(f", *w{n}" for n in every if n)};
+  __asm__ volatile(
+{shown(lines)}
+    : {", ".join(held)}
+    : [depth] "r"(depth) : "lr", "q0", "q1", "memory");
+  {sums}
+{_RVV}
+  vint32m1_t {", ".join(f"a{n} = __riscv_vmv_s_x_i32m1(0, 1)" for n in every)};
+  for (int32_t at = 0; at < depth;) {{
+    size_t some = __riscv_vsetvl_e8m1((size_t)(depth - at));
+    vint8m1_t v = __riscv_vle8_v_i8m1(x + at, some);
+{wide}
+    at += (int32_t)some;
+  }}
+  {" ".join(f"sums[{n}] = __riscv_vmv_x_s_i32m1_i32(a{n});" for n in every)}
+#else
+  int32_t {", ".join(f"s{n} = 0" for n in every)};
+  for (int32_t at = 0; at < depth; at++) {{
+    int32_t v = x[at];
+    {" ".join(f"s{n} += v * weights[at + {n} * depth];" for n in every)}
+  }}
+  {sums}
+#endif
+  return 0;
+}}""")
+
+
 # What is copied may be nothing.
 COPY = Step("sterna_copy_bytes", _RVV_INCLUDE + f"""
 static inline int8_t *sterna_copy_bytes(int8_t *to, const int8_t *from, int32_t count) {{

@@ -5,7 +5,7 @@ piece of assembly, and beside it stands the same in plain C, for every other com
 A function serves all layers of a network that have its tile.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 # Registers are those that the compiler picks: %[name].
@@ -364,8 +364,16 @@ static STERNA_STEP int32_t {name}(int32_t *sums, const int8_t *weights, const in
 }}""")
 
 
-def tile_products(window: tuple[int, int], stride: int, outputs: int, lanes: int) -> list[str]:
-    """The products of such neighbours, from words at which their weights lie widened.
+def widened_pair(pair: int) -> list[str]:
+    """The weights of two columns of a window, which lie widened one after the other."""
+    return ["ldrd %[even], %[odd], [%[at]], #8"]
+
+
+def tile_products(
+    window: tuple[int, int], stride: int, outputs: int, lanes: int,
+    weights: Callable[[int], list[str]] = widened_pair,
+) -> list[str]:
+    """The products of such neighbours, with weights of a pair of columns as they are loaded.
 
     The sum of the last holds what all begin with. lanes: the words of a plane between neighbours.
     """
@@ -377,7 +385,7 @@ def tile_products(window: tuple[int, int], stride: int, outputs: int, lanes: int
         if row:
             lines.append("add %[from], %[from], %[pitch]")
         for pair in range(pairs):
-            lines.append("ldrd %[even], %[odd], [%[at]], #8")
+            lines += weights(pair)
             for word, uses in _uses(outputs, stride, pair, pairs).items():
                 lines.append(f"ldr %[two], [%[from], #{4 * lanes * word}]")
                 for n, op, half in uses:

@@ -27,6 +27,9 @@ from sterna.schedule.rescaled_plane_steps import (
     BESIDE,
     COPY_FOURS,
     FOUR,
+    Line,
+    line_instructions,
+    rescaled_lines,
     rescaled_planes,
     tile_instructions,
 )
@@ -39,6 +42,9 @@ MOST_OUTPUTS = 6
 # neighbours there; and of a word of weights that is widened.
 CHANNEL, ROW, COPIED, PAIR_COPIED, WIDENED = 40, 16, 22, 5, 6
 FOUR_COPIED, FOUR_PAIRS = 14, 14
+# The columns of windows of one row that are widened for each tile, what an addition holds, and the
+# instructions of a channel there beside its rows.
+MOST_COLUMNS, MOST_ADDED, LINE_CHANNEL = 5, 4095, 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +77,13 @@ def rescaled_plane_instructions(made: Contraction, tile: PlaneTile) -> float:
     """Of the whole layer."""
     window, stride = (made.window[0], odd_columns(made)), made.strides[1]
     whole, rest = divmod(made.result[1], tile.outputs)
-    row = whole * tile_instructions(window, stride, tile.outputs)
-    row += tile_instructions(window, stride, rest) if rest else 0
+    is_line = _line_of(made, tile) is not None
+
+    def taken(outputs: int) -> int:
+        return line_instructions(window[1], stride, outputs) if is_line else (
+            tile_instructions(window, stride, outputs))
+
+    row = whole * taken(tile.outputs) + (taken(rest) if rest else 0)
     words = plane_words(made, tile.outputs)
     band = band_rows(made, words * tile.lanes)
     rows = made.result[0] // band * plane_rows(made, band)
@@ -81,10 +92,22 @@ def rescaled_plane_instructions(made: Contraction, tile: PlaneTile) -> float:
         rows * (FOUR_COPIED + FOUR_PAIRS * columns) / FOUR)
     weights = WIDENED * window[0] * (window[1] // 2)
     bands = made.result[0] // band
-    called = CHANNEL / tile.lanes * bands + weights * bands
+    called = CHANNEL / tile.lanes * bands + (LINE_CHANNEL if is_line else weights) * bands
     turns = bands if whole == 1 and not rest else made.result[0]
     channel = called + turns * ROW + made.result[0] * row + copied
     return made.batch * made.outputs * channel
+
+
+def _line_of(made: Contraction, tile: PlaneTile) -> Line | None:
+    """A tile of a short window of one row, if numbers in instructions hold its extents."""
+    words, columns = plane_words(made, tile.outputs), odd_columns(made)
+    if made.window[0] > 1 or columns > MOST_COLUMNS:
+        return None
+    is_row = tile.outputs == made.result[1]
+    apart = made.strides[0] * words if is_row else tile.outputs * made.strides[1] // 2
+    advance = WORD_BYTES * tile.lanes * apart
+    found = Line(columns, made.strides[1], tile.lanes, made.outputs, advance)
+    return found if max(found.advance, tile.outputs * made.outputs) <= MOST_ADDED else None
 
 
 def record_words(made: Contraction) -> int:
@@ -96,7 +119,7 @@ class RescaledPlaneKernel(PlaneKernel):
     """Channels with their records, one after the other, or four by four."""
 
     def __init__(self, made: Contraction, tile: PlaneTile) -> None:
-        self.lanes = tile.lanes
+        self.lanes, self.line = tile.lanes, _line_of(made, tile)
         super().__init__(made, tile.outputs)
         self.copied = PAIR_PLANE if tile.lanes == 1 else COPY_FOURS
 
@@ -107,12 +130,14 @@ class RescaledPlaneKernel(PlaneKernel):
     def write(self) -> None:
         made = self.made
         window = (made.window[0], odd_columns(made))
-        self.step = rescaled_planes(
-            window, made.strides[1], (self.outputs, made.result[1] % self.outputs), self.lanes)
+        outputs = (self.outputs, made.result[1] % self.outputs)
+        self.step = rescaled_lines(self.line, outputs) if self.line is not None else (
+            rescaled_planes(window, made.strides[1], outputs, self.lanes))
         self.write_bands()
 
     def write_band(self, plane: BufferVar, image: Expr, band: Expr, channel: Expr) -> None:
         made = self.made
+        extents: tuple[int, ...]
         whole, rest = divmod(made.result[1], self.outputs)
         word = WORD_BYTES * self.lanes
         pitch = word * self.words
@@ -123,8 +148,10 @@ class RescaledPlaneKernel(PlaneKernel):
         else:
             across = self.outputs * made.strides[1] // 2 * word
             turns = (whole, across - back, self.band, down)
+        extents = (apart, *turns, made.outputs)
+        if self.line is not None:  # the others stand in its instructions
+            extents = (turns[0], *turns[2:])
         self.ib.emit(call_extern(
             "int32", self.step.name, address_of(self.out[image, band * self.band, 0, channel]),
-            address_of(self.weight[channel, 0]), address_of(plane[0]), build.const(apart),
-            *map(build.const, turns), build.const(made.outputs),
+            address_of(self.weight[channel, 0]), address_of(plane[0]), *map(build.const, extents),
         ))

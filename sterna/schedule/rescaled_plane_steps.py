@@ -6,6 +6,8 @@ for all results of a channel, into words that a tile reads in their order, and t
 to the next one.
 """
 
+from dataclasses import dataclass
+
 from sterna.schedule.halves_steps import PAIR, SELECT, STEP, Step, assembly, tile_products
 from sterna.schedule.rescaled_kernel import plainly_rounded_twice, rounded_twice
 
@@ -135,6 +137,101 @@ def _plain_tile(
         }}
         from = (const int32_t *)((const char *)from + {rows - 1} * pitch + advance);
       }}"""
+
+
+# ---- windows of one row ----
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Tiles of a window of one row, which is short: its record is read as it lies."""
+
+    columns: int
+    stride: int
+    lanes: int
+    channels: int
+    advance: int
+    """The bytes of a plane from one tile to the next."""
+
+
+def rescaled_lines(line: Line, outputs: tuple[int, int]) -> Step:
+    """The same of a window of one row, with weights that are widened for each tile.
+
+    Extents stand in instructions, so that addresses and counts have registers of their own.
+    """
+    window, lanes, (most, rest) = (1, line.columns), line.lanes, outputs
+    blocks = [_line_tile(line, most, is_looped=True)]
+    plain = [_plain_tile(window, line.stride, most, lanes, "tiles")]
+    if rest:
+        blocks.append(_line_tile(line, rest, is_looped=False))
+        plain.append(_plain_tile(window, line.stride, rest, lanes, "1"))
+    extents = (line.columns, line.stride, most, rest, lanes, line.channels, line.advance)
+    name = f"sterna_rescaled_lines_{'_'.join(map(str, extents))}"
+    pairs = line.columns // 2
+    return Step(name, STEP + f"""\
+/* Tiles of so many results, then so many rows of them; next: the bytes to the next row. */
+static STERNA_STEP int32_t {name}(
+    int8_t *out, const int32_t *record, const int32_t *plane, int32_t tiles, int32_t rows,
+    int32_t next) {{
+  for (int32_t lane = 0; lane < {lanes}; lane++) {{
+    const int32_t *row = plane + lane, *from;
+    int8_t *to = out + lane;
+{SELECT}
+    for (int32_t more = rows; more > 0; more--) {{
+      int32_t even, odd, two, {", ".join(f"s{n}" for n in range(most))}, left = tiles;
+      from = row;
+{chr(10).join(blocks)}
+      row = (const int32_t *)((const char *)row + next);
+    }}
+#else
+    const int32_t pitch = 0, advance = {line.advance}, channels = {line.channels};
+    int32_t factor = record[{pairs + 1}], right = record[{pairs + 2}];
+    int32_t zero = record[{pairs + 3}];
+    for (int32_t more = rows; more > 0; more--) {{
+      from = row;
+{chr(10).join(plain)}
+      row = (const int32_t *)((const char *)row + next);
+    }}
+#endif
+    record += {pairs + BESIDE};
+  }}
+  return 0;
+}}""")
+
+
+def _line_tile(line: Line, outputs: int, is_looped: bool) -> str:
+    """Some neighbours of a row, by assembly."""
+    names = [f"s{n}" for n in range(outputs)]
+    finish = 4 * (line.columns // 2 + 1)
+    lines = [*_line_products(line.columns, line.stride, outputs, line.lanes),
+             f"ldrd %[even], %[odd], [%[record], #{finish}]",
+             f"ldr %[two], [%[record], #{finish + 8}]"]
+    for n, each in enumerate(names):
+        lines += [*rounded_twice(each, "even", "odd", "two"),
+                  f"strb %[{each}], [%[to], #{n * line.channels}]"]
+    lines += [f"addw %[to], %[to], #{outputs * line.channels}"]
+    if is_looped:
+        lines = ["1:", *lines, f"addw %[from], %[from], #{line.advance}",
+                 "subs %[left], %[left], #1", "bne 1b"]
+        return assembly(lines, ["from", "to", "left"], [*names, "even", "odd", "two"], ["record"])
+    return assembly(lines, ["to"], [*names, "even", "odd", "two"], ["record", "from"])
+
+
+def _line_products(columns: int, stride: int, outputs: int, lanes: int) -> list[str]:
+    """The products of a tile, from a record."""
+    begun = f"s{outputs - 1}"
+
+    def weights(pair: int) -> list[str]:
+        load = f"ldr %[two], [%[record], #{4 * (1 + pair)}]" if pair else (
+            f"ldrd %[{begun}], %[two], [%[record]]")
+        return [load, "sxtb16 %[even], %[two]", "sxtb16 %[odd], %[two], ror #8"]
+
+    return tile_products((1, columns), stride, outputs, lanes, weights)
+
+
+def line_instructions(columns: int, stride: int, outputs: int) -> int:
+    """The instructions of such a tile."""
+    return len(_line_products(columns, stride, outputs, 1)) + 6 + 5 * outputs
 
 
 # ---- planes of four channels ----

@@ -17,7 +17,7 @@ from sterna.tir import address_of, call_extern
 # Channels of a record, and its words beside those of weights.
 FOUR, BESIDE = 4, 13
 # Instructions of four channels beside their taps, of two taps, and of one that is alone.
-CALLED, PAIR, SINGLE = 42, 16, 10
+CALLED, PAIR, SINGLE = 36, 16, 10
 
 
 def covers_image(made: Contraction) -> bool:
@@ -50,7 +50,8 @@ class RescaledWindowKernel(StatementKernel):
                 build.const(made.taps), build.const(made.outputs)))
 
 
-_SUMS = [f"s{n}" for n in range(FOUR)]
+# In the order in which one instruction loads them.
+_SUMS = {f"s{n}": f"r{register}" for n, register in enumerate((4, 5, 6, 8))}
 
 
 _PAIR = [
@@ -70,41 +71,56 @@ _ALONE = [
     "smlatt %[s2], %[x], %[w], %[s2]", "smlatt %[s3], %[x1], %[w1], %[s3]",
 ]
 _CHANGED, _SCRATCH = [*_SUMS, "records", "from"], ["x", "x1", "y", "w", "w1"]
-_BEGIN = assembly(["ldrd %[s0], %[s1], [%[records]], #8", "ldrd %[s2], %[s3], [%[records]], #8"],
-                  ["records"], _SUMS, [])
+_BEGIN = assembly([f"ldmia %[records]!, {{{', '.join(f'%[{each}]' for each in _SUMS)}}}"],
+                  ["records"], [*_SUMS], [])
 _SINGLE = assembly(_ALONE, _CHANGED, ["x", "x1", "w", "w1"], ["channels"])
 _ONE_PAIR = assembly(_PAIR, _CHANGED, _SCRATCH, ["channels"])
 _PAIRS = assembly(loop([*_PAIR, *_PAIR], "left", 1), [*_CHANGED, "left"], _SCRATCH, ["channels"])
+# What rounds two sums is loaded together, the zero point before the first ones.
+_LOADED = {"zero": "r2", "factor": "r3", "right": "r10", "factor1": "r12", "right1": "r14"}
 _FINISH = assembly(
-    ["ldr %[zero], [%[records]], #4",
-     *[line for each in _SUMS for line in (
-         "ldrd %[factor], %[right], [%[records]], #8",
-         *rounded_twice(each, "factor", "right", "zero"), f"strb %[{each}], [%[out]], #1")]],
-    [*_SUMS, "records", "out"], ["factor", "right", "zero"], [])
+    [line for first in range(0, FOUR, 2) for line in (
+        f"ldmia %[records]!, {{{', '.join(f'%[{each}]' for each in [*_LOADED][first // 2:])}}}",
+        *rounded_twice(f"s{first}", "factor", "right", "zero"), f"strb %[s{first}], [%[out]], #1",
+        *rounded_twice(f"s{first + 1}", "factor1", "right1", "zero"),
+        f"strb %[s{first + 1}], [%[out]], #1")],
+    [*_SUMS, "records", "out"], [*_LOADED], [])
 _PLAIN = "\n".join(f"      {line}" for line in plainly_rounded_twice("sum"))
+
+
+def _registers(names: dict[str, str]) -> str:
+    return "\n".join(
+        f'    register int32_t {each} __asm__("{place}");' for each, place in names.items())
+
 
 WINDOW_DOTS = Step("sterna_rescaled_window", STEP + f"""\
 /* Four channels after the other, so many taps each. */
 static STERNA_STEP int32_t sterna_rescaled_window(
     int8_t *out, const int32_t *records, const int8_t *data, int32_t taps, int32_t channels) {{
-  for (int32_t channel = 0; channel < channels; channel += {FOUR}) {{
+  const int8_t *from = data, *end = out + channels;
+  const int32_t back = {FOUR} - taps * channels;
+  for (; out != end; from += back) {{
 {SELECT}
 #ifdef __clang__
     /* It would hold known numbers in registers of their own, of which none is free below. */
     __asm__("" : "+r"(taps), "+r"(channels));
 #endif
-    const int8_t *from = data + channel;
-    int32_t s0, s1, s2, s3, x, x1, y, w, w1, factor, right, zero, left = (taps >> 2) - 1;
+{_registers(_SUMS)}
+    int32_t left = (taps >> 2) - 1;
 {_BEGIN}
     if (taps & 1) {{
+      int32_t x, x1, w, w1;
 {_SINGLE}
     }}
     if (taps & 2) {{
+      int32_t x, x1, y, w, w1;
 {_ONE_PAIR}
     }}
     if (left >= 0) {{
+      int32_t x, x1, y, w, w1;
 {_PAIRS}
     }}
+{_registers(_LOADED)}
 {_FINISH}
 #else
     const int32_t *words = records + {FOUR}, *rest = words + 2 * taps;
@@ -112,15 +128,16 @@ static STERNA_STEP int32_t sterna_rescaled_window(
     int32_t zero = *rest++;
     for (int32_t n = 0; n < {FOUR}; n++) {{
       int32_t sum = *records++, factor = *rest++, right = *rest++;
-      if (alone) sum += data[channel + n] * (int16_t)(words[n % 2] >> 16 * (n / 2));
+      if (alone) sum += from[n] * (int16_t)(words[n % 2] >> 16 * (n / 2));
       for (int32_t tap = 0; tap < taps - alone; tap++) {{
         int32_t word = pairs[{FOUR} * (tap / 2) + n] >> 16 * (tap % 2);
-        sum += data[(tap + alone) * channels + channel + n] * (int16_t)word;
+        sum += from[(tap + alone) * channels + n] * (int16_t)word;
       }}
 {_PLAIN}
       *out++ = (int8_t)sum;
     }}
     records = rest;
+    from += taps * channels;
 #endif
   }}
   return 0;

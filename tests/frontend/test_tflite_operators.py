@@ -51,6 +51,19 @@ def _window(kind: str, out: Sequence[int], **more: Any) -> Case:
     return kind, [IMAGE], [(out, F)], ("Pool2DOptions", given)
 
 
+def _suppression(form: int, most: int) -> Case:
+    """Boxes whose corners come in either order; of equal scores LiteRT takes any first."""
+    rng = np.random.default_rng(most)
+    low = rng.integers(0, 6, (20, 2))
+    boxes = np.concatenate([low, low + rng.integers(1, 6, (20, 2))], 1).astype(F)
+    boxes[::2] = boxes[::2, [2, 3, 0, 1]]
+    limits = [constant(np.array(n, F)) for n in (0.25, 0.3, 0.0)][: form - 2]
+    results = [((most,), "int32"), *[((most,), F)] * (form - 4), ((), "int32")]
+    scores = (rng.permutation(20) / 20).astype(F)
+    return (f"NON_MAX_SUPPRESSION_V{form}",
+            [boxes, scores, constant(np.array(most, "int32")), *limits], results, None)
+
+
 POSITIVE = floats(2, 3, low=0.1)
 CASES: list[Case] = [
     *(_unary(kind) for kind in (
@@ -209,6 +222,14 @@ CASES: list[Case] = [
     *(("RESIZE_NEAREST_NEIGHBOR", [IMAGE, axes(11, 5)], [((1, 11, 5, 4), F)],
        ("ResizeNearestNeighborOptions", o))
       for o in ({}, {"alignCorners": True}, {"halfPixelCenters": True})),
+    *(_binary(f"STABLEHLO_{kind}", floats(3, 4), floats(3, 4))
+      for kind in ("ADD", "MULTIPLY", "MAXIMUM", "MINIMUM")),
+    *(("CONV_3D_TRANSPOSE",
+       [axes(1, *out, 3), constant(floats(2, 3, 3, 3, 2)), floats(1, 3, 4, 5, 2), *bias],
+       [((1, *out, 3), F)],
+       ("Conv3DOptions", {"strideD": 2, "strideH": 2, "strideW": 2, "padding": padding}))
+      for out, padding, bias in (((6, 8, 10), 0, [constant(floats(3))]), ((6, 9, 11), 1, []))),
+    _suppression(4, 5), _suppression(5, 5), _suppression(5, 30),
 ]
 
 

@@ -40,6 +40,7 @@ def test_layers_are_exact(name: str) -> None:
 
 @pytest.mark.parametrize(("rows", "depth", "units"), [
     (1, 21, 8), (1, 8, 7), (7, 12, 5), (1, 512, 6), (1, 512, 3), (2, 30, 42),
+    (1, 384, 1), (3, 96, 2),
 ])
 def test_rows_are_exact(rows: int, depth: int, units: int) -> None:
     rng = np.random.default_rng(depth)
@@ -48,7 +49,10 @@ def test_rows_are_exact(rows: int, depth: int, units: int) -> None:
     made = relay.nn.dense(data, relay.const(w), out_dtype="int32")
     mod = implement(made, M55, "across", target="c")
     assert names_in(mod) == ["across"]
-    found = run_built(relay.build(mod, target="c"), x=x)
+    built = relay.build(mod, target="c")
+    few = f"sterna_dots_across_{units}("  # sums of the channels that there are
+    assert (few in built.lib.get_source()) == (units < 4)
+    found = run_built(built, x=x)
     np.testing.assert_array_equal(found, x.astype("int32") @ w.astype("int32").T)
 
 

@@ -46,6 +46,9 @@ WINDOWS: dict[str, tuple[Any, ...]] = {
     "rescaled wide windows": ((6, 13, 3), 3, (5, 5), {"padding": (2, 2, 2, 2), "groups": 3}),
     "rescaled rows": ((12, 5, 8), 8, (3, 3), {"padding": (1, 1, 1, 1), "groups": 8}),
     "rescaled line": ((1, 47, 8), 8, (1, 10), {"groups": 8}),
+    "rescaled short lines": ((3, 34, 8), 8, (1, 3), {"padding": (0, 1, 0, 1), "groups": 8}),
+    "rescaled short line by steps": ((6, 71, 8), 8, (1, 5), {"groups": 8, "strides": (1, 2)}),
+    "rescaled lines of a tile": ((40, 6, 8), 8, (1, 2), {"padding": (0, 0, 0, 1), "groups": 8}),
     "window of the image": ((13, 1, 8), 8, (13, 1), {"groups": 8}),
     "rescaled to any point by steps":
         ((11, 11, 12), 12, (3, 3), {"padding": (0, 1, 1, 0), "groups": 12, "strides": (2, 2)}),

@@ -73,6 +73,14 @@ def test_layers_are_exact(made: Layer, tile: str) -> None:
     np.testing.assert_array_equal(run_built(relay.build(mod, target="c"), x=x), want)
 
 
+def test_short_windows_of_one_row_are_read_from_their_records() -> None:
+    for window, short in (((1, 3), True), ((1, 5), True), ((1, 7), False), ((3, 3), False)):
+        made, x, want = layer((1, 4, 60, 8), window)
+        built = relay.build(implement(made, M4, target="c"), target="c")
+        assert ("sterna_rescaled_lines" in built.lib.get_source()) == short
+        np.testing.assert_array_equal(run_built(built, x=x), want)
+
+
 @pytest.mark.parametrize("made", [
     layer((1, 15, 1, 12), (15, 1)),
     layer((1, 4, 4, 8), (4, 4), zero=-128),

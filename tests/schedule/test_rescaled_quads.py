@@ -58,7 +58,8 @@ LAYERS: list[dict[str, Any]] = [
     {"image": (2, 3, 3, 16), "window": (3, 3), "padding": (1, 1, 1, 1), "power": -27},
     {"image": (1, 1, 30, 40), "window": (1, 3)},
     {"image": (1, 1, 5, 32), "window": (1, 5)},  # as large as the image
-    {"image": (2, 4, 3, 8), "window": (4, 3)},
+    {"image": (2, 4, 3, 8), "window": (4, 3), "power": -27},
+    {"image": (2, 7, 1, 12), "window": (7, 1)},  # which are no eights
     {"image": (1, 9, 12, 16), "window": (2, 3), "dilation": (3, 2), "padding": (3, 2, 0, 2)},
     {"image": (1, 8, 15, 4), "window": (5, 4), "strides": (1, 2), "padding": (2, 1, 2, 2)},
 ]
@@ -84,7 +85,8 @@ def test_instructions_are_exact(toolchain: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "inputs.npz", **inputs)
     outputs = relay.Tuple(tuple(one for one, _, _ in made))
     program = build(tvm.IRModule.from_expr(outputs), "c -mcpu=cortex-m55")
-    assert "sterna_rescaled_quads_3_1_6" in program.lib.get_source()
+    for name in ("sterna_rescaled_quads_3_1_6", "sterna_rescaled_eights"):
+        assert name in program.lib.get_source()
     project = micro.generate_project("baremetal", program, tmp_path / "project", {
         "board": "mps3_an547", "project_type": "example_project", "toolchain": toolchain,
         "sample_inputs": tmp_path / "inputs.npz", "warning_as_error": True,
@@ -107,7 +109,9 @@ def test_channels_that_do_not_come_by_four() -> None:
     ((2, 21), {}, r"the shape \(2, 22\) for windows of \(3, 3\)"),
     ((2, 22), {"outputs": 3}, "tiles of 3 pixels do not fit"),
     ((2, 22), {"window": (3,)}, "window, strides and dilation are of two axes"),
-    ((2, 62), {"window": (7, 7)}, "which they fit into|come by four"),
+    ((2, 62), {"window": (7, 7)}, "which they fit into|come by 4"),
+    ((2, 22), {"lanes": 3}, "of four or of eight channels, not of 3"),
+    ((1, 43), {"lanes": 8, "outputs": 1}, "tiles of 1 pixels do not fit"),
 ])
 def test_records_that_do_not_fit(
     words: tuple[int, int], attrs: dict[str, Any], message: str

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sterna.schedule.across_steps import COPY, DOTS, FILL, quad_dots
+from sterna.schedule.across_steps import COPY, DOTS, FILL, few_dots, quad_dots
 from tests.support import require_module, require_program
 
 # Sums as the loops that define them give them; the status says which step is wrong.
@@ -36,6 +36,15 @@ static int32_t check(void) {
       int32_t sum = 0;
       for (int32_t at = 0; at < depth; at++) sum += data[at] * weights[unit * depth + at];
       if (sum != sums[unit]) return 1;
+    }
+  }
+  for (int32_t depth = 1; depth <= DEPTH; depth += 19) {
+    sterna_dots_across_1(sums, weights, data, depth);
+    sterna_dots_across_3(sums + 1, weights, data, depth);
+    for (int32_t place = 0; place < 4; place++) {
+      int32_t unit = place ? place - 1 : 0, sum = 0;
+      for (int32_t at = 0; at < depth; at++) sum += data[at] * weights[unit * depth + at];
+      if (sum != sums[place]) return 4;
     }
   }
   sterna_quad_dots_3_2_4(sums, weights, data, PITCH, ROWS, 1);
@@ -76,7 +85,8 @@ void _start(void) {
 def test_steps_give_the_sums_of_plain_loops(features: str, length: int, tmp_path: Path) -> None:
     require_program("qemu-riscv32")
     require_module("ziglang")
-    steps = "\n".join(step.definition for step in (DOTS, COPY, FILL, quad_dots(3, 1, 2, 4)))
+    used = (DOTS, few_dots(1), few_dots(3), COPY, FILL, quad_dots(3, 1, 2, 4))
+    steps = "\n".join(step.definition for step in used)
     (tmp_path / "steps.c").write_text(f"#include <stdint.h>\n{steps}\n{CHECK}")
     command = [sys.executable, "-m", "ziglang", "cc", "-target", "riscv32-freestanding",
                f"-mcpu=generic_rv32+{features}", "-O2", "-static", "-ffreestanding",

@@ -47,6 +47,19 @@ def binary(node: Node) -> RelayExpr:
     return activated(node, call(name, node[0], node[1]))
 
 
+_STABLEHLO = {
+    "STABLEHLO_ADD": "add", "STABLEHLO_MULTIPLY": "multiply", "STABLEHLO_MAXIMUM": "maximum",
+    "STABLEHLO_MINIMUM": "minimum",
+}
+
+
+@converter(*_STABLEHLO)
+def of_stablehlo(node: Node) -> RelayExpr:
+    if node.is_quantized():
+        raise OpNotImplemented("numbers with a scale")
+    return call(_STABLEHLO[node.kind], node[0], node[1])
+
+
 def _of_whole_numbers(node: Node) -> RelayExpr:
     out, dtype = node.result_quantization(), node.result_dtype()
     if node.kind in ("MAXIMUM", "MINIMUM", "FLOOR_MOD"):

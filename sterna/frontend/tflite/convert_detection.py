@@ -148,3 +148,36 @@ def _answers(
         ]
     number = call("sum", cast(there, "float32"), axis=(0,), keepdims=True)
     return [reshape(made[0], (1, most, 4)), *(reshape(one, (1, most)) for one in made[1:]), number]
+
+
+@converter("NON_MAX_SUPPRESSION_V4", "NON_MAX_SUPPRESSION_V5")
+def non_max_suppression(node: Node) -> list[RelayExpr]:
+    """The places of boxes that overlap no better one, with zeros behind the last; the fifth form
+    gives their scores, too; and how many there are."""
+    has_scores = node.kind.endswith("5")
+    if has_scores and node.number(5, "the deviation of soft suppression"):
+        raise OpNotImplemented("soft suppression")
+    count, most = node.shape()[0], int(node.number(2, "the number of boxes"))
+    corners = [call("strided_slice", node[0], (0, i), (count, i + 1)) for i in range(4)]
+    ends = [call(name, corners[i], corners[i + 2])  # corners may be any two
+            for name in ("minimum", "maximum") for i in range(2)]
+    scores = reshape(node[1], (count, 1))
+    rows = call("concatenate", [call("zeros_like", scores), scores, *ends], axis=1)
+    valid = parts(call("vision.get_valid_counts", reshape(rows, (1, count, 6)),
+                       float(node.number(4, "the least score"))), 3)
+    kept = parts(call(
+        "vision.non_max_suppression", valid[1], valid[0], valid[2], most,
+        float(node.number(3, "the most overlap")), force_suppress=True, top_k=-1,
+        return_indices=True), 2)
+    taken = min(count, most)
+    index = call("strided_slice", reshape(kept[0], (count,)), (0,), (taken,))
+    there, place = call("greater_equal", index, constant(0, "int32")), call(
+        "maximum", index, constant(0, "int32"))
+    made = [place]
+    if has_scores:
+        best = call("take", node[1], place, axis=0)
+        made.append(call("where", there, best, constant(0, "float32")))
+    if taken < most:
+        made = [call("nn.pad", one, ((0, most - taken),), constant(0, kind))
+                for one, kind in zip(made, ("int32", "float32"), strict=False)]
+    return [*made, call("sum", cast(there, "int32"), axis=(0,))]

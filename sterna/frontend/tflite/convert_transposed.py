@@ -52,23 +52,47 @@ def transpose_conv_bias(node: Node) -> RelayExpr:
     return _transposed(made, wanted)
 
 
-def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
-    channels, *kernel, _ = node.shape(1)
-    strides = steps(node, "stride", "hw")
+@converter("CONV_3D_TRANSPOSE")
+def conv_3d_transpose(node: Node) -> RelayExpr:
+    """The shape of the result, weights as depth, height, width, out, in; data and a bias."""
+    wanted = node.ints(0, "the shape of the result")[1:4]
+    *kernel, channels, _ = node.shape(1)
+    strides, apart = steps(node, "stride", "dhw"), steps(node, "dilation", "dhw")
+    reach = [(size - 1) * step + 1 for size, step in zip(kernel, apart, strict=True)]
+    pads, more = _cut(node, node.shape(2)[1:4], strides, reach, wanted)
+    made = call(
+        "nn.conv3d_transpose", node[2], node[1], strides=strides, dilation=apart,
+        padding=(*(before for before, _ in pads), *(after for _, after in pads)),
+        output_padding=more, channels=channels, kernel_size=tuple(kernel), data_layout="NDHWC",
+        kernel_layout="DHWOI")
+    biased = call("add", made, node[3]) if node.has(3) else made
+    return activated(node, biased)
+
+
+def _cut(
+    node: Node, extents: Sequence[int], strides: Sequence[int], reach: Sequence[int],
+    wanted: Sequence[int],
+) -> tuple[list[tuple[int, int]], tuple[int, ...]]:
+    """What is cut off before and behind what windows make, and what a result has behind it."""
     pads, more = [], []
-    for extent, stride, size, target in zip(
-        node.shape()[1:3], strides, kernel, wanted, strict=True
-    ):
+    for extent, stride, size, target in zip(extents, strides, reach, wanted, strict=True):
         whole = (extent - 1) * stride + size
         cut = max(0, whole - target)
         if node.attr("padding") == VALID and cut:
-            raise ValueError(f"a result of {wanted} is smaller than what its windows make")
+            raise ValueError(f"a result of {list(wanted)} is smaller than what its windows make")
         pads.append((cut // 2, cut - cut // 2))
         more.append(max(0, target - whole))
+    return pads, tuple(more)
+
+
+def _transposed(node: Node, wanted: list[int]) -> RelayExpr:
+    channels, *kernel, _ = node.shape(1)
+    strides = steps(node, "stride", "hw")
+    pads, more = _cut(node, node.shape()[1:3], strides, kernel, wanted)
     attrs = {
         "strides": strides, "kernel_size": tuple(kernel), "channels": channels,
         "padding": (*(before for before, _ in pads), *(after for _, after in pads)),
-        "output_padding": tuple(more), "data_layout": "NHWC", "kernel_layout": "HWOI",
+        "output_padding": more, "data_layout": "NHWC", "kernel_layout": "HWOI",
     }
     weight = call("transpose", node[1], (1, 2, 0, 3))
     if dtype_of(node[0]) == "float32":

@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from sterna.ir.types import TensorType
 from sterna.relay.arrays import Array
 from sterna.schedule.across_kernel import AcrossKernel, copies_pixels
@@ -86,8 +84,7 @@ class Across(PackedImplementation):
         expect_shape(operands, packed_shape(made))
 
     def unpack(self, made: Contraction, plan: Plan, operands: Sequence[Array]) -> Array:
-        plain: Array = operands[0][: made.outputs]
-        return plain.reshape(made.outputs, *made.window, made.depth)
+        return operands[0].reshape(made.outputs, *made.window, made.depth)
 
     def kernel(
         self, made: Contraction, plan: Plan, out: TensorType, packed: Sequence[Tensor]
@@ -96,19 +93,19 @@ class Across(PackedImplementation):
 
 
 def packed_shape(made: Contraction) -> tuple[int, int]:
-    """Output channels, of which there are at least four, and all that a sum is made of."""
-    return max(CHANNELS, made.outputs), made.products
+    """Output channels, and all that a sum is made of."""
+    return made.outputs, made.products
 
 
 def packed(made: Contraction, weights: Array) -> Array:
     """Weights (O, window, I) as rows."""
-    rows = weights.reshape(len(weights), -1)
-    return np.pad(rows, [(0, packed_shape(made)[0] - len(rows)), (0, 0)])
+    return weights.reshape(packed_shape(made))
 
 
 def _instructions(made: Contraction, channels: int, cost: Instructions) -> float:
     blocks = -(-channels // CHANNELS)
-    each = cost.begun + cost.step * -(-made.products // cost.width) + cost.finished
+    share = min(CHANNELS, made.outputs) / CHANNELS  # of what four sums take
+    each = cost.begun + share * cost.step * -(-made.products // cost.width) + cost.finished
     runs = made.window[0] if {*made.dilation} == {1} else made.taps
     copied = cost.row * runs + cost.byte * made.products if copies_pixels(made) else 0
     return made.pixels * (-(-made.outputs // channels) * (CALLED + blocks * each) + copied)
