@@ -24,7 +24,7 @@ BUDGET = {
     "frontend": 24950,
     "ir": 3800,
     "isa": 1180,
-    "lowering": 3880,
+    "lowering": 4320,
     "meta_schedule": 1690,
     "micro": 3600,
     "model": 3900,
