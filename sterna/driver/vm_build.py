@@ -15,6 +15,8 @@ from sterna.driver.relay_build import find_target, optimize
 from sterna.ir.module import IRModule
 from sterna.lowering.entry import EntryFunction, make_entry
 from sterna.lowering.graph import Graph, is_view, make_graph
+from sterna.lowering.image_entry import make_image_entry
+from sterna.lowering.one_image import OneImage, one_image
 from sterna.lowering.open_entry import OpenEntry, is_open, make_open_entry
 from sterna.lowering.order import order_steps
 from sterna.lowering.storage import Layout, in_place_candidates
@@ -55,9 +57,12 @@ def compile(
         compiled = compile_functions(module)
     with stage("optimize the blocks"):
         blocks, requirements = [], []
+        images: list[OneImage | None] = []
         for block in compiled.blocks:
             with collecting() as needs:
-                made_block = _optimized(block, wanted)
+                image = None if on_gpu else one_image(block)
+                made_block = _optimized(block if image is None else image.block, wanted)
+                images.append(image)
                 blocks.append(with_own_results(made_block) if on_gpu else made_block)
             requirements.append(needs)
     prefix = f"tvmgen_{mod_name}"
@@ -75,8 +80,13 @@ def compile(
     parts: list[VMBlock] = []
     mains: list[PrimFunc] = []
     for place, (graph, needs) in enumerate(zip(graphs, requirements, strict=True)):
-        name = f"{prefix}_block{place}"
-        if is_open(graph):
+        name, image = f"{prefix}_block{place}", images[place]
+        if image is not None:
+            entry = make_entry(graph, f"{name}_image", layout)
+            opened = make_image_entry(compiled.blocks[place], image, entry, name, needs)
+            parts.append(_open_block(opened, graph, constants))
+            mains += [entry.function, *_open_mains(opened)]
+        elif is_open(graph):
             opened = make_open_entry(graph, name, kernels.functions, take_over, needs)
             parts.append(_open_block(opened, graph, constants))
             mains += _open_mains(opened)

@@ -52,22 +52,27 @@ class OpenEntry:
 
 
 @dataclass(frozen=True, eq=False, slots=True)
-class _Operand:
+class Operand:
     """A parameter as those know it who check what they are given, and as bytes."""
 
     declared: Buffer
     memory: Buffer
 
     @classmethod
-    def of(cls, name: str, dtype: DataType, shape: Sequence[Expr]) -> "_Operand":
+    def of(cls, name: str, dtype: DataType, shape: Sequence[Expr]) -> "Operand":
         """An operand of a shape."""
         memory = Buffer(name, UINT8, (build.const(1),))
         return cls(Buffer(name, dtype, tuple(shape)), memory)
 
     @classmethod
-    def of_type(cls, name: str, kind: TensorType) -> "_Operand":
+    def of_type(cls, name: str, kind: TensorType) -> "Operand":
         """A tensor."""
         return cls.of(name, kind.dtype, [build.as_expr(dim) for dim in kind.shape])
+
+    @classmethod
+    def workspace(cls, size: Expr) -> "Operand":
+        """The memory between the kernels, of so many bytes."""
+        return cls.of("workspace", UINT8, (size,))
 
 
 @dataclass(eq=False, slots=True)
@@ -110,7 +115,7 @@ class _Maker:
         self.inputs, self.constants = map(self._operands, (inputs, held))
         self.symbols = symbols_in([graph.nodes[n].types[0] for n in inputs])
         self.outputs = [
-            _Operand.of_type(f"output{place}", self._type(head))
+            Operand.of_type(f"output{place}", self._type(head))
             for place, head in enumerate(graph.heads)
         ]
         for head, operand in zip(graph.heads, self.outputs, strict=True):
@@ -122,11 +127,11 @@ class _Maker:
     def _type(self, entry: Entry) -> TensorType:
         return self.graph.nodes[entry[0]].types[entry[1]]
 
-    def _operands(self, numbers: list[int]) -> list[_Operand]:
+    def _operands(self, numbers: list[int]) -> list[Operand]:
         made = []
         for number in numbers:
             node = self.graph.nodes[number]
-            made.append(_Operand.of_type(node.name, node.types[0]))
+            made.append(Operand.of_type(node.name, node.types[0]))
             self.given[number, 0] = made[-1].memory
         return made
 
@@ -180,7 +185,7 @@ class _Maker:
         for place in self.places:
             offsets.append((place.offset, total))
             total = Analyzer().simplify(total + place.size)
-        workspace = _Operand.of("workspace", UINT8, (build.maximum(total, _constant(1)),))
+        workspace = Operand.workspace(build.maximum(total, _constant(1)))
         steps = [
             self._call(number, node, workspace.memory)
             for number, node in enumerate(self.graph.nodes)
@@ -201,28 +206,16 @@ class _Maker:
         function = PrimFunc(name, params, buffers, body, attrs)
         held = [self.graph.nodes[n].name for n in self.graph.inputs]
         return OpenEntry(
-            function, self._extents(f"{name}_extents", workspace.declared), len(self.inputs),
+            function,
+            extents_function(
+                f"{name}_extents", [each.declared for each in self.inputs], self.symbols,
+                workspace.declared.shape[0], [self._type(head) for head in self.graph.heads],
+                self.requirements, self._sizes(),
+            ),
+            len(self.inputs),
             [each for each in held if each in self.graph.params],
             [self._type(head) for head in self.graph.heads],
         )
-
-    def _extents(self, name: str, workspace: Buffer) -> PrimFunc:
-        (total,) = workspace.shape
-        shapes = [dim for head in self.graph.heads for dim in self._type(head).shape]
-        values = [build.as_expr(total), *[_wide(dim) for dim in shapes]]
-        vector = Buffer("extents", INT64, (build.const(len(values)),))
-        checks = [
-            AssertStmt(each.condition(), "ValueError", f"{each} in a call of this model")
-            for each in self.requirements
-        ]
-        stores = [
-            BufferStore(vector, value, (build.const(place),)) for place, value in enumerate(values)
-        ]
-        declared = (*(each.declared for each in self.inputs), vector)
-        params = (*(b.data for b in declared), *self.symbols)
-        buffers = (*declared, *[None] * len(self.symbols))
-        body = seq(*checks, *self._sizes(), *stores)
-        return PrimFunc(name, params, buffers, body, {ON_HOST: (vector.name,)})
 
     def _sizes(self) -> list[Stmt]:
         """Kernels count elements in 32 bits."""
@@ -258,8 +251,8 @@ class _Maker:
     def _address(self, entry: Entry, workspace: Buffer) -> Expr:
         owner = self.owners[entry]
         if owner in self.given:
-            return _element(self.given[owner], build.const(0))
-        return _element(workspace, self.lies[owner].offset)
+            return element(self.given[owner], build.const(0))
+        return element(workspace, self.lies[owner].offset)
 
     def _copies(self, workspace: Buffer) -> list[Stmt]:
         """Outputs that no kernel writes: those that are inputs, and those that are given twice."""
@@ -267,14 +260,40 @@ class _Maker:
         for head, operand in zip(self.graph.heads, self.outputs, strict=True):
             if self.given[self.owners[head]] is not operand.memory:
                 args = (
-                    StringImm("memcpy"), _element(operand.memory, build.const(0)),
+                    StringImm("memcpy"), element(operand.memory, build.const(0)),
                     self._address(head, workspace), _bytes(self._type(head)),
                 )
                 steps.append(Evaluate(Call(HANDLE, "call_extern", args)))
         return steps
 
 
-def _element(buffer: Buffer, index: Expr) -> Expr:
+def extents_function(
+    name: str, inputs: Sequence[Buffer], symbols: Sequence[Var], workspace: Expr,
+    results: Sequence[TensorType], requirements: Sequence[Requirement], sizes: Sequence[Stmt] = (),
+) -> PrimFunc:
+    """What tells the bytes of the workspace and every result's shape, after it has checked.
+
+    sizes: further checks.
+    """
+    shapes = [dim for kind in results for dim in kind.shape]
+    values = [workspace, *map(_wide, shapes)]
+    vector = Buffer("extents", INT64, (build.const(len(values)),))
+    checks = [
+        AssertStmt(each.condition(), "ValueError", f"{each} in a call of this model")
+        for each in requirements
+    ]
+    stores = [
+        BufferStore(vector, value, (build.const(place),)) for place, value in enumerate(values)
+    ]
+    declared = (*inputs, vector)
+    params = (*(b.data for b in declared), *symbols)
+    buffers = (*declared, *[None] * len(symbols))
+    body = seq(*checks, *sizes, *stores)
+    return PrimFunc(name, params, buffers, body, {ON_HOST: (vector.name,)})
+
+
+def element(buffer: Buffer, index: Expr) -> Expr:
+    """An element's address."""
     return Call(HANDLE, "address_of", (BufferLoad(buffer, (index,)),))
 
 

@@ -62,7 +62,8 @@ class FreeOperand:
 
 def free_operand(made: SumOfProducts, row: int) -> FreeOperand | None:
     """The operand of a product that could be packed while it runs; None if there is none."""
-    whole = made.dtype.is_float and len(made.steps) == 1 and None not in made.extents[:-1]
+    known = [size for axis, size in enumerate(made.extents[:-1]) if axis != row]
+    whole = made.dtype.is_float and len(made.steps) == 1 and None not in known
     if not whole or made.steps[0] is None or made.block is not None or made.chunk_roles:
         return None
     if made.has_open_columns and row != made.columns:

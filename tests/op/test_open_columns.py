@@ -5,6 +5,8 @@ import pytest
 
 import sterna as tvm
 from sterna import relay
+from sterna.lowering.lower_kernel import ask_kernel
+from sterna.relay.infer import infer
 
 
 @pytest.mark.parametrize("transposed", [False, True])
@@ -23,3 +25,22 @@ def test_columns_that_fill_no_vectors(transposed: bool, rows: int | None) -> Non
             given = np.ascontiguousarray(y.swapaxes(1, 2)) if transposed else y
             want = np.maximum(x @ y, 0)
             np.testing.assert_allclose(run(x, given).numpy(), want, rtol=1e-4, atol=1e-5)
+
+
+def test_panels_are_packed_for_open_rows() -> None:
+    rows = relay.Any("rows")
+    a, b = relay.var("a", shape=(2, rows, 48)), relay.var("b", shape=(2, 40, 48))
+    module = tvm.IRModule.from_expr(relay.Function((a, b), relay.nn.batch_matmul(a, b)))
+    run = relay.create_executor("vm", module, target="llvm").evaluate()
+    rng = np.random.default_rng(0)
+    y = rng.standard_normal((2, 40, 48)).astype("float32")
+    for count in (0, 1, 5, 16, 17, 100):
+        x = rng.standard_normal((2, count, 48)).astype("float32")
+        want = x @ y.swapaxes(1, 2)
+        np.testing.assert_allclose(run(x, y).numpy(), want, rtol=1e-4, atol=1e-4)
+    extent = tvm.te.var("extent")
+    kernel = relay.Function(
+        (c := relay.var("c", shape=(2, extent, 48)), b), relay.nn.batch_matmul(c, b))
+    infer(kernel)
+    decided = ask_kernel(kernel, tvm.target.Target("llvm")).decisions
+    assert str(decided["free operand"]).startswith("panels")

@@ -16,6 +16,7 @@ class BlockedGemm(Direct):
     """Many rows of floats times weights that are packed as for direct, in several columns."""
 
     name = "blocked_gemm"
+    takes_open = False
 
     def cycles(self, made: Contraction, how: Expression, processor: Processor) -> float | None:
         if not made.is_matrix or not how.weights or how.in_groups or how.chunk:
