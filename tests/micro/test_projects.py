@@ -52,7 +52,7 @@ def crt() -> Iterator[micro.TemplateProject]:
 
 def test_an_example_for_this_machine(program: Any, tmp_path: Path) -> None:
     require_program("cc")
-    project = micro.generate_project("crt", program, tmp_path / "project")
+    project = micro.generate_project("crt", program, tmp_path / "project", EXAMPLE)
     assert project.info().platform_name == "crt" and not project.info().is_template
     assert project.folder == tmp_path / "project"
     project.build({"warning_as_error": True})
@@ -96,7 +96,7 @@ def test_elements_of_any_type(crt: micro.TemplateProject, tmp_path: Path) -> Non
     rng = np.random.default_rng(3)
     values = {kind: (rng.standard_normal(3) * 100).astype(numpy_dtype(kind)) for kind in kinds}
     np.savez(tmp_path / "inputs.npz", **values)  # type: ignore[arg-type]
-    given = {"sample_inputs": str(tmp_path / "inputs.npz")}
+    given = {**EXAMPLE, "sample_inputs": str(tmp_path / "inputs.npz")}
     project = crt.generate_project(build(mod), tmp_path / "project", given)
     project.build({"warning_as_error": True})
     for got, want in zip(run_example(project).outputs.values(), values.values(), strict=True):
@@ -367,7 +367,7 @@ def test_a_users_program(tmp_path: Path) -> None:
 def test_a_network_without_inputs(crt: micro.TemplateProject, tmp_path: Path) -> None:
     require_program("cc")
     mod = tvm.IRModule.from_expr(relay.Function((), relay.const(np.arange(3, dtype="int16"))))
-    project = crt.generate_project(build(mod), tmp_path / "project")
+    project = crt.generate_project(build(mod), tmp_path / "project", EXAMPLE)
     project.build({"warning_as_error": True})
     np.testing.assert_array_equal(run_example(project).outputs["output"], [0, 1, 2])
     project.close()

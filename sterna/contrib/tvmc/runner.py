@@ -24,19 +24,21 @@ FILLS = ("random", "zeros", "ones")
 def run_module(
     tvmc_package: TVMCPackage, device: str = "cpu", hostname: str | None = None,
     port: int | str = 9090, rpc_key: str | None = None,
-    inputs: Mapping[str, Any] | None = None, fill_mode: str = "random", repeat: int = 10,
-    number: int = 10, end_to_end: bool = False, profile: bool = False,
+    inputs: Mapping[str, Any] | None = None, fill_mode: str = "random", benchmark: bool = True,
+    repeat: int = 10, number: int = 10, profile: bool = False, end_to_end: bool = False,
 ) -> TVMCResult:
     """Run a package, on numbers of its own where none are given; what it gave and what it took.
 
-    repeat: times that are taken, each of number runs. fill_mode: random, zeros or ones. hostname,
-    port, rpc_key: a server, or with a key the tracker that lends it. profile: print what each
-    kernel takes.
+    benchmark: take times, repeat of them, each of number runs; without it one is taken of one run.
+    fill_mode: random, zeros or ones. hostname, port, rpc_key: a server, or with a key the tracker
+    that lends it. profile: print what each kernel takes.
     """
     if device not in DEVICES:
         raise TVMCException(f"device is {', '.join(DEVICES)}, not {device!r}")
     if fill_mode not in FILLS:
         raise TVMCException(f"fill_mode is {', '.join(FILLS)}, not {fill_mode!r}")
+    if not benchmark:
+        repeat, number = 1, 1
     if tvmc_package.type == "mlf":
         raise TVMCException(
             f"{tvmc_package.package_path} is in Model Library Format, for programs of C: "
