@@ -135,6 +135,26 @@ def test_inputs_that_do_not_fit(model: Path, capsys: pytest.CaptureFixture[str])
         assert said in capsys.readouterr().err
 
 
+def test_inputs_are_named_arrays(
+    model: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package, odd = compiled(model), model.with_name("x.npy")
+    np.save(odd, GIVEN)
+    assert main(["run", "-i", str(odd), str(package)]) != 0
+    assert "x.npy: it is no .npz file, which names its arrays" in capsys.readouterr().err
+    odd.write_bytes(inputs.read_bytes()[:40])
+    assert main(["run", "-i", str(odd), str(package)]) != 0
+    assert "it is no .npz file" in capsys.readouterr().err
+
+
+def test_the_host_is_a_part_of_what_is_tuned(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "--target", "llvm", "--target-host", "nothing", "--trials", "1",
+                 "--output", str(model.with_suffix(".db")), str(model)]) != 0
+    assert "nothing" in capsys.readouterr().err
+
+
 def test_tuning(model: Path, inputs: Path) -> None:
     records = model.with_suffix(".db")
     assert main(["tune", "--target", "llvm", "--trials", "1", "--tuner", "xgb", "--number", "1",

@@ -1,5 +1,6 @@
 """Projects: made from a template and a network, built, run and driven; and their mistakes."""
 
+import gzip
 import io
 import subprocess
 import sys
@@ -277,9 +278,11 @@ def test_networks_that_no_project_can_hold(
         tar.addfile(info, io.BytesIO(text))
     with pytest.raises(ValueError, match="not as this version writes it"):
         crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")
-    (tmp_path / "model.tar").write_bytes(b"terns")
-    with pytest.raises(ValueError, match="is no archive of a network"):
-        crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")
+    whole = (tmp_path / "model.tar").read_bytes()
+    for content in (b"terns", gzip.compress(whole), whole[:700]):
+        (tmp_path / "model.tar").write_bytes(content)
+        with pytest.raises(ValueError, match="is no archive of a network"):
+            crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")
     assert not (tmp_path / "project").exists()
 
 

@@ -8,6 +8,7 @@
 
 import argparse
 import sys
+import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -172,8 +173,7 @@ def _place(options: argparse.Namespace) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> None:
     inputs = {}
     if options.inputs is not None:
-        with np.load(options.inputs) as file:
-            inputs = dict(file)
+        inputs = _arrays(options.inputs)
     result = run_module(
         TVMCPackage(options.PATH), options.device, inputs=inputs, fill_mode=options.fill_mode,
         repeat=options.repeat, number=options.number, end_to_end=options.end_to_end,
@@ -185,6 +185,21 @@ def _run(options: argparse.Namespace) -> None:
         print(_top(result, options.print_top))
     if options.outputs is not None:
         result.save(options.outputs)
+
+
+def _arrays(path: str) -> dict[str, Any]:
+    """The inputs in a file, by name."""
+    try:
+        file = np.load(path)
+        if isinstance(file, np.lib.npyio.NpzFile):
+            with file:
+                return dict(file)
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        pass
+    raise TVMCException(
+        f"--inputs {path}: it is no .npz file, which names its arrays by the model's inputs: "
+        "np.savez(path, name=array)"
+    )
 
 
 def _top(result: TVMCResult, count: int) -> str:
@@ -201,7 +216,8 @@ def _tune(options: argparse.Namespace) -> None:
     model = load_model(options.FILE, options.model_format, options.input_shapes)
     tune_model(
         model, options.target, options.output, options.tuning_records, options.trials,
-        additional_target_options=_of_target(options), **_place(options),
+        additional_target_options=_of_target(options), target_host=options.target_host,
+        **_place(options),
     )
 
 
