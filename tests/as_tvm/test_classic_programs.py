@@ -346,3 +346,18 @@ def test_references_of_pools_and_of_products_by_notation() -> None:
     a, b = tvm.te.placeholder((2, 3)), tvm.te.placeholder((3, 4))
     product = tvm.topi.einsum("ij,jk->ik", a, b)
     assert tvm.topi.utils.get_const_tuple(product.shape) == (2, 4)
+
+
+def test_an_open_extent_is_taken_from_a_shape() -> None:
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    rows = relay.take(relay.shape_of(x), relay.const(0))
+    counted = relay.arange(relay.const(0), rows, relay.const(1), "int32")
+    mod = tvm.IRModule.from_expr(relay.Function((x,), counted))
+    run = relay.create_executor("vm", mod=mod).evaluate()
+    np.testing.assert_array_equal(run(np.zeros((3, 4), "float32")).numpy(), [0, 1, 2])
+
+
+def test_passes_over_quantised_operators_have_their_classic_path(module: Any) -> None:
+    for make in (relay.qnn.transform.CanonicalizeOps, relay.qnn.transform.Legalize):
+        assert tvm.ir.structural_equal(make()(relay.transform.InferType()(module))["main"],
+                                       relay.transform.InferType()(module)["main"])

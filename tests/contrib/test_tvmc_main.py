@@ -18,6 +18,7 @@ from sterna.rpc import Server
 from sterna.target import Target
 from sterna.tune import TuningDatabase
 from tests.contrib.test_tvmc import model as model  # a fixture
+from tests.support import require_program
 
 GIVEN = np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4)
 WANTED = np.maximum(GIVEN @ (np.arange(12, dtype="float32").reshape(4, 3) / 10), 0)
@@ -87,6 +88,26 @@ def test_archives_for_microcontrollers(
         assert any(name.endswith("metadata.json") for name in archive.getnames())
     assert main(["run", "--inputs", str(inputs), str(package)]) != 0
     assert "is in Model Library Format, for programs of C" in capsys.readouterr().err
+
+
+def test_a_project_is_made_built_and_run(
+    model: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    require_program("cc")
+    package, project = model.with_name("mlf.tar"), model.with_name("project")
+    assert main(["compile", "--target", "c", "-f", "mlf", "-o", str(package), "--executor", "aot",
+                 "--executor-aot-unpacked-api", "1", "--runtime", "crt", str(model)]) == 0
+    made = ["micro", "create", str(project), str(package), "crt"]
+    assert main([*made, "--project-option", "colour=red"]) != 0
+    assert "it is NAME=VALUE, the name one of" in capsys.readouterr().err
+    assert main([*made, "--project-option", "project_type=host_driven", "verbose=0"]) == 0
+    assert main(made) != 0
+    assert main([*made, "--force"]) == 0
+    assert main(["micro", "build", str(project), "crt"]) == 0
+    out = model.with_name("out.npz")
+    assert main(["run", "--device", "micro", "-i", str(inputs), "-o", str(out), "--print-time",
+                 str(project)]) == 0
+    np.testing.assert_allclose(np.load(out)["output_0"], WANTED, rtol=1e-5)
 
 
 def test_on_a_server(model: Path, inputs: Path) -> None:
