@@ -13,7 +13,10 @@ import pytest
 import sterna
 from sterna.contrib import graph_executor
 from sterna.contrib.tvmc.main import main
+from sterna.contrib.tvmc.micro import typed_options
+from sterna.contrib.tvmc.model import TVMCException
 from sterna.contrib.tvmc.shapes import parse_shapes
+from sterna.micro.project_api.server import ProjectOption
 from sterna.rpc import Server
 from sterna.target import Target
 from sterna.tune import TuningDatabase
@@ -90,19 +93,23 @@ def test_archives_for_microcontrollers(
     assert "is in Model Library Format, for programs of C" in capsys.readouterr().err
 
 
-def test_a_project_is_made_built_and_run(
-    model: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_options_of_projects_as_words() -> None:
+    known = [ProjectOption(name, type=kind, optional=["build"])
+             for name, kind in (("quiet", "bool"), ("defines", "list"), ("port", "int"))]
+    assert typed_options(["quiet=True", "defines=-DA,-DB=1", "port=7"], known) == {
+        "quiet": True, "defines": ["-DA", "-DB=1"], "port": 7}
+    for word in ("colour=red", "quiet"):
+        with pytest.raises(TVMCException, match="it is NAME=VALUE, the name one of quiet"):
+            typed_options([word], known)
+
+
+def test_a_project_is_made_built_and_run(model: Path, inputs: Path) -> None:
     require_program("cc")
     package, project = model.with_name("mlf.tar"), model.with_name("project")
     assert main(["compile", "--target", "c", "-f", "mlf", "-o", str(package), "--executor", "aot",
                  "--executor-aot-unpacked-api", "1", "--runtime", "crt", str(model)]) == 0
-    made = ["micro", "create", str(project), str(package), "crt"]
-    assert main([*made, "--project-option", "colour=red"]) != 0
-    assert "it is NAME=VALUE, the name one of" in capsys.readouterr().err
-    assert main([*made, "--project-option", "project_type=host_driven", "verbose=0"]) == 0
-    assert main(made) != 0
-    assert main([*made, "--force"]) == 0
+    assert main(["micro", "create", str(project), str(package), "crt", "--project-option",
+                 "project_type=host_driven", "verbose=0"]) == 0
     assert main(["micro", "build", str(project), "crt"]) == 0
     out = model.with_name("out.npz")
     assert main(["run", "--device", "micro", "-i", str(inputs), "-o", str(out), "--print-time",
