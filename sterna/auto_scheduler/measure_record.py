@@ -17,6 +17,7 @@ from sterna.auto_scheduler.steps import Step, step_of_json
 from sterna.auto_scheduler.workload_registry import find_workload, parse_key
 from sterna.autotvm.measure import FAILED_COST
 from sterna.autotvm.record import BROKEN, add_lines, is_cut
+from sterna.support.write_aside import write_text_aside
 
 VERSION = "v0.6"
 PathLike = str | os.PathLike[str]
@@ -174,4 +175,4 @@ def distill_record_file(in_file: PathLike, out_file: PathLike) -> None:
     """Write the fastest measurement of each workload to a log of its own."""
     best = best_records(load_records(in_file)).values()
     lines = "".join(f"{dump_record_to_string(*record)}\n" for record in best)
-    Path(out_file).write_text(lines, "utf-8")
+    write_text_aside(out_file, lines)

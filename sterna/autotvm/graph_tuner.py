@@ -6,12 +6,12 @@ between them. So nothing is left to do for graphs: the best of what was measured
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from sterna.autotvm.record import best_records, encode, load_from_file
 from sterna.ir.module import IRModule
 from sterna.relay.expr import Function
+from sterna.support.write_aside import write_text_aside
 
 
 class BaseGraphTuner:
@@ -45,7 +45,7 @@ class BaseGraphTuner:
         """Write what was picked as a log, which apply_graph_best takes."""
         if self._best is None:
             raise RuntimeError("nothing was picked yet; call run() before")
-        Path(record_file).write_text("".join(f"{line}\n" for line in self._best), "utf-8")
+        write_text_aside(record_file, "".join(f"{line}\n" for line in self._best))
 
 
 class DPTuner(BaseGraphTuner):

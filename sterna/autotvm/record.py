@@ -11,6 +11,7 @@ from typing import Any
 from sterna.autotvm.measure import FAILED_COST, MeasureInput, MeasureResult, seconds_of
 from sterna.autotvm.space import ConfigEntity
 from sterna.autotvm.template import Workload, workload_of
+from sterna.support.write_aside import write_text_aside
 from sterna.target import Target
 from sterna.te import Tensor, placeholder
 from sterna.version import __version__
@@ -149,4 +150,4 @@ def pick_best(in_file: Any, out_file: str | os.PathLike[str]) -> None:
     """Write the fastest measurement of each workload to a log of its own."""
     records = load_from_file(in_file) if isinstance(in_file, str | os.PathLike) else in_file
     lines = [encode(asked, result) for asked, result in best_records(records).values()]
-    Path(out_file).write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    write_text_aside(out_file, "".join(f"{line}\n" for line in lines))

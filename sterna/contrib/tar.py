@@ -2,10 +2,11 @@
 
 import os
 import tarfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sterna.support.plain_tar import extract, files_in, open_plain_tar
+from sterna.support.write_aside import write_aside
 
 StrPath = str | os.PathLike[str]
 
@@ -17,8 +18,12 @@ def tar(output: StrPath, files: StrPath | Sequence[StrPath]) -> None:
     twice = {name for name in names if names.count(name) > 1}
     if twice:
         raise ValueError(f"two of the files of {output} are named {min(twice)}; rename one")
+    write_aside(Path(output), lambda aside: _pack(aside, dict(zip(names, listed, strict=True))))
+
+
+def _pack(output: Path, files: Mapping[str, StrPath]) -> None:
     with tarfile.open(output, "w") as archive:
-        for file, name in zip(listed, names, strict=True):
+        for name, file in files.items():
             info = tarfile.TarInfo(name)
             info.size, info.mode = Path(file).stat().st_size, 0o644
             with open(file, "rb") as content:

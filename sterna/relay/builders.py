@@ -12,7 +12,7 @@ from typing import Any
 
 from sterna.relay.expr import Call, RelayExpr, TupleWrapper, as_expr
 from sterna.relay.op import AnyOp, Op, find, records
-from sterna.support.classic import missing
+from sterna.support.classic import MOVED, find_moved, missing
 
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
@@ -97,8 +97,10 @@ class Namespace(ModuleType):
         found = None if name.startswith("__") else lookup(self._prefix + name)
         if found is None and name in _FILES:
             return self
+        known = f"{self.__name__}.{name}"
+        if found is None and known in MOVED:
+            return find_moved(self.__name__, name)
         if found is None:
-            known = f"{self.__name__}.{name}"
             raise missing(known, f"{self.__name__} has no operator '{name}'")
         setattr(self, name, found)
         return found

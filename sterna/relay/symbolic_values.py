@@ -116,7 +116,8 @@ class _Values:
             if record.name == "take":
                 given[1] = _numbers(given[1])
             assert record.reference is not None
-            return record.reference(expr.attrs, *given)
+            made = record.reference(expr.attrs, *given)
+            return made if isinstance(made, list | tuple) else _objects(made)  # of one: no array
         except _Undecided:
             return None
 

@@ -1,6 +1,13 @@
 """The passes over graphs under the names that users know."""
 
-from sterna.ir.transform import Pass, PassContext, Sequential, function_pass, module_pass
+from sterna.ir.transform import (
+    Pass,
+    PassContext,
+    Sequential,
+    function_pass,
+    module_pass,
+    register_pass,
+)
 from sterna.relay.passes.alter_op_layout import AlterOpLayout
 from sterna.relay.passes.canonicalize_cast import CanonicalizeCast
 from sterna.relay.passes.canonicalize_ops import CanonicalizeOps
@@ -70,3 +77,8 @@ __all__ = [
 ]
 
 __getattr__ = classic_names(__name__)
+
+# Other passes may require these by name.
+for _name in __all__:
+    if _name not in ("Pass", "PassContext", "Sequential", "function_pass", "module_pass"):
+        register_pass(_name, globals()[_name])

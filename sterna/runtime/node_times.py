@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any
 
 from sterna.support.table import lay_out
+from sterna.support.write_aside import write_text_aside
 
 # A kernel that takes over so many times its bound is marked, in profiles and in build reports.
 FAR = 3.0
@@ -216,7 +216,7 @@ class NodeTimes:
 
     def write_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the trace to a file, for chrome://tracing or ui.perfetto.dev."""
-        Path(path).write_text(self.trace(), "utf-8")
+        write_text_aside(path, self.trace())
 
 
 def tell_far(kernels: Sequence[tuple[str, float]]) -> str:

@@ -172,17 +172,27 @@ def _parameters(module: Module, name: str) -> list[str]:
 class ADT:
     """A tuple or a constructor's value: fields, which may be such values again, and a tag."""
 
-    def __init__(self, machine: "VirtualMachine", value: Any) -> None:
-        self._machine, self.handle = machine, value
-        tag, *self._fields = machine._look(value)
-        self.tag = tag if tag >= 0 else 0
-        self.is_tuple = tag in (_TUPLE, _LIST)
+    def __init__(self, tag: int, fields: Sequence[Any]) -> None:
+        if not isinstance(tag, int) or tag < 0 or not isinstance(fields, Sequence):
+            raise TypeError(f"an ADT is a tag of at least 0 and its fields, not {tag!r}")
+        self.tag, self._fields, self.is_tuple = tag, list(fields), tag == 0
+        self._machine: VirtualMachine | None = None
+        self.handle: Any = None
+
+    @staticmethod
+    def of(machine: "VirtualMachine", handle: Any) -> "ADT":
+        """A value of a machine, whose fields are looked up there."""
+        tag, *fields = machine._look(handle)
+        made = ADT(max(tag, 0), fields)
+        made._machine, made.handle, made.is_tuple = machine, handle, tag in (_TUPLE, _LIST)
+        return made
 
     def __len__(self) -> int:
         return len(self._fields)
 
     def __getitem__(self, place: int) -> Any:
-        return self._machine._given(self._fields[place])
+        field = self._fields[place]
+        return field if self._machine is None else self._machine._given(field)
 
     def __iter__(self) -> Iterator[Any]:
         return (self[place] for place in range(len(self)))
@@ -227,6 +237,9 @@ class VirtualMachine:
         """A value as the machine takes it."""
         if isinstance(value, NDArray):
             return self._there(value)
+        if isinstance(value, ADT) and value.handle is None:
+            tag = _TUPLE if value.is_tuple else value.tag
+            return self._make(tag, *[self._taken(part) for part in value])
         if isinstance(value, ADT):
             return value.handle
         if isinstance(value, tuple | list):
@@ -249,9 +262,9 @@ class VirtualMachine:
 
     def _given(self, value: Any) -> Any:
         """A value as users see it."""
-        return value if isinstance(value, NDArray) or not isinstance(value, _core.Object) else ADT(
-            self, value
-        )
+        if isinstance(value, NDArray) or not isinstance(value, _core.Object):
+            return value
+        return ADT.of(self, value)
 
     def _arranged(
         self, func_name: str, args: Sequence[Any], named: Mapping[str, Any]

@@ -81,6 +81,8 @@ MOVED = {
     "sterna.relay.op.register_mixed_precision_conversion":
         "sterna.relay.mixed_precision:register_mixed_precision_conversion",
     "sterna.relay.param_dict": "sterna.runtime.params",
+    "sterna.relay.qnn.CanonicalizeOps": "sterna.relay.passes.canonicalize_ops:CanonicalizeOps",
+    "sterna.relay.qnn.Legalize": "sterna.relay.passes.legalize:Legalize",
     "sterna.relay.testing.init": "sterna.relay.testing.workload",
     "sterna.relay.transform.mixed_precision": "sterna.relay.mixed_precision",
     "sterna.relay.transform.FakeQuantizationToInteger":

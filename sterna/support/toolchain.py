@@ -16,7 +16,7 @@ from sterna.support.architecture import architecture_of, archive_members
 from sterna.support.elf_join import NotJoinedError, join_objects
 from sterna.support.file_view import FileView
 from sterna.support.options import options
-from sterna.support.write_aside import errors_of
+from sterna.support.write_aside import errors_of, umask, write_aside
 
 # What every model exports, and how far into an archive its table of symbols reaches at most.
 MODEL_SYMBOL = b"__sterna__model"
@@ -139,7 +139,7 @@ def _link(
         )
         if finish is not None:
             finish(Path(aside))
-        os.chmod(aside, 0o777 & ~_umask())
+        os.chmod(aside, 0o777 & ~umask())
         os.replace(aside, target)
 
 
@@ -166,12 +166,6 @@ def _runtime() -> list[str]:
     library = native.library_folder()
     as_needed = ["-Wl,--as-needed"] if sys.platform == "linux" else []
     return [*as_needed, f"-L{library}", f"-Wl,-rpath,{library}", "-lsterna"]
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def link_shared(
@@ -254,13 +248,17 @@ def archive(output: Path, objects: Sequence[Path], ar: str | None = None) -> Non
             raise FileNotFoundError(f"the input '{path}' of '{output}' does not exist")
     is_elf = all(_is_elf(path) for path in objects)
     command = _choose(ar, ()) if ar is not None else find_archiver(is_elf)
-    output.unlink(missing_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         members = list(_extracted(objects, Path(folder)))
-        if command is None:
-            _without_tool(lambda: write_archive(output, members))
-        else:
-            run_compiler([*command, "qcsD", str(output), *map(str, members)])
+
+        def fill(aside: Path) -> None:
+            aside.unlink()  # archivers add to what is there
+            if command is None:
+                _without_tool(lambda: write_archive(aside, members))
+            else:
+                run_compiler([*command, "qcsD", str(aside), *map(str, members)])
+
+        write_aside(output, fill)
 
 
 def _without_tool(make: Callable[[], None]) -> None:

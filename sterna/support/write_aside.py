@@ -1,6 +1,7 @@
 """Files that are whole or not there at all."""
 
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,8 +11,16 @@ from pathlib import Path
 def write_aside(path: Path, fill: Callable[[Path], object]) -> None:
     """Fill a file aside and move it into place, so that nobody sees half of it.
 
-    What goes wrong with the file aside is told of the file that was asked for.
+    What goes wrong with the file aside is told of the file that was asked for. What is no file,
+    such as /dev/stdout or a pipe, is written to when all is there.
     """
+    if _is_stream(path):
+        with tempfile.TemporaryDirectory() as folder:
+            whole = Path(folder, path.name)
+            fill(whole)
+            with errors_of(path), open(whole, "rb") as source, open(path, "wb") as stream:
+                shutil.copyfileobj(source, stream)
+        return
     aside = None
     try:
         with errors_of(path):
@@ -19,11 +28,30 @@ def write_aside(path: Path, fill: Callable[[Path], object]) -> None:
             os.close(handle)
             aside = Path(name)
             fill(aside)
-            os.chmod(aside, 0o644)
+            os.chmod(aside, 0o666 & ~umask())
             os.replace(aside, path)
     finally:
         if aside is not None:
             aside.unlink(missing_ok=True)
+
+
+def write_text_aside(path: str | os.PathLike[str], text: str) -> None:
+    """Write a file of text that is whole or not there at all."""
+    write_aside(Path(path), lambda aside: aside.write_text(text, "utf-8"))
+
+
+def umask() -> int:
+    """The permissions that files which this process makes are without."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def _is_stream(path: Path) -> bool:
+    """Whether a path is no file to be replaced: a device, a pipe, what stands for an open file."""
+    if os.path.abspath(path).startswith(("/dev/", "/proc/")) and path.exists():
+        return True
+    return path.exists() and not path.is_file() and not path.is_dir()
 
 
 @contextmanager

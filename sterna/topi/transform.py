@@ -14,7 +14,6 @@ concatenate = operator("concatenate")
 cumprod = operator("cumprod")
 cumsum = operator("cumsum")
 dft = operator("dft")
-einsum = operator("einsum")
 expand_dims = operator("expand_dims")
 fixed_point_multiply = operator("fixed_point_multiply")
 flip = operator("reverse")
@@ -49,6 +48,11 @@ transpose = operator("transpose")
 trilu = operator("trilu")
 unravel_index = operator("unravel_index")
 where = operator("where")
+
+
+def einsum(subscripts: str, *operand: Tensor) -> Tensor:
+    """The sum of products that NumPy's notation says, such as "ij,jk->ik"."""
+    return one_tensor("einsum", list(operand), subscripts)
 
 
 def ndarray_size(array: Tensor, dtype: str = "int32") -> Tensor:

@@ -307,3 +307,57 @@ def test_functions_of_a_module_call_each_other(executor: str) -> None:
     module["twice"] = relay.Function((x,), both(x))
     with pytest.raises(ValueError, match=r"calls itself; the virtual machine runs such functions"):
         relay.build(module, "llvm", executor=relay.backend.Executor(executor))
+
+
+def test_a_pass_requires_others_by_their_names(module: Any) -> None:
+    ran = []
+
+    @tvm.transform.module_pass(opt_level=0, required=["InferType", "FoldConstant"])
+    def after(mod: Any, ctx: Any) -> Any:
+        return mod
+
+    class Names(tvm.instrument.PassInstrument):
+        def run_before_pass(self, mod: Any, info: Any) -> None:
+            ran.append(info.name)
+
+    named = Names()
+    with tvm.transform.PassContext(instruments=[named]):
+        tvm.transform.Sequential([after])(module)
+    assert [name for name in ran if name in ("InferType", "FoldConstant", "after")][-1] == "after"
+    assert {"InferType", "FoldConstant"} <= set(ran)
+
+
+def test_a_value_of_a_constructor_is_made_from_its_fields() -> None:
+    x = relay.var("x", relay.TupleType((relay.TensorType((2,)), relay.TensorType((2,)))))
+    total = relay.Function((x,), relay.TupleGetItem(x, 0) + relay.TupleGetItem(x, 1))
+    machine = tvm.runtime.vm.VirtualMachine(
+        relay.vm.compile(tvm.IRModule.from_expr(total), "llvm"), tvm.cpu()
+    )
+    given = tvm.runtime.container.ADT(0, [np.ones(2, "float32"), np.ones(2, "float32")])
+    assert len(given) == 2 and given.tag == 0
+    np.testing.assert_array_equal(machine.run(given).numpy(), [2, 2])
+
+
+def test_references_of_pools_and_of_products_by_notation() -> None:
+    x = np.arange(16, dtype="float32").reshape(1, 1, 4, 4)
+    found = tvm.topi.testing.poolnd_python(
+        x, [2, 2], [2, 2], [1, 1], [0, 0], [0, 0], "max")
+    np.testing.assert_array_equal(found[0, 0], [[5, 7], [13, 15]])
+    a, b = tvm.te.placeholder((2, 3)), tvm.te.placeholder((3, 4))
+    product = tvm.topi.einsum("ij,jk->ik", a, b)
+    assert tvm.topi.utils.get_const_tuple(product.shape) == (2, 4)
+
+
+def test_an_open_extent_is_taken_from_a_shape() -> None:
+    x = relay.var("x", shape=(relay.Any(), relay.Any()))
+    rows = relay.take(relay.shape_of(x), relay.const(0))
+    counted = relay.arange(relay.const(0), rows, relay.const(1), "int32")
+    mod = tvm.IRModule.from_expr(relay.Function((x,), counted))
+    run = relay.create_executor("vm", mod=mod).evaluate()
+    np.testing.assert_array_equal(run(np.zeros((3, 4), "float32")).numpy(), [0, 1, 2])
+
+
+def test_passes_over_quantised_operators_have_their_classic_path(module: Any) -> None:
+    for make in (relay.qnn.transform.CanonicalizeOps, relay.qnn.transform.Legalize):
+        assert tvm.ir.structural_equal(make()(relay.transform.InferType()(module))["main"],
+                                       relay.transform.InferType()(module)["main"])

@@ -53,7 +53,7 @@ def test_mistakes_are_named(tmp_path: Path, model: Path) -> None:
     with pytest.raises(tvmc.TVMCException, match="load has no option color"):
         tvmc.load(model, color="red")
     package = tvmc.compile(tvmc.load(model), target="llvm", package_path=tmp_path / "small.so")
-    with pytest.raises(tvmc.TVMCException, match="device is cpu, cuda, cl, opencl, not"):
+    with pytest.raises(tvmc.TVMCException, match="device is cpu, cuda, cl, opencl, micro, not"):
         tvmc.run(package, device="tpu")
     with pytest.raises(tvmc.TVMCException, match="output_format is so or mlf, not 'zip'"):
         tvmc.compile(tvmc.load(model), target="llvm", output_format="zip")

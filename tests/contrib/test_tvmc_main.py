@@ -13,11 +13,15 @@ import pytest
 import sterna
 from sterna.contrib import graph_executor
 from sterna.contrib.tvmc.main import main
+from sterna.contrib.tvmc.micro import typed_options
+from sterna.contrib.tvmc.model import TVMCException
 from sterna.contrib.tvmc.shapes import parse_shapes
+from sterna.micro.project_api.server import ProjectOption
 from sterna.rpc import Server
 from sterna.target import Target
 from sterna.tune import TuningDatabase
 from tests.contrib.test_tvmc import model as model  # a fixture
+from tests.support import require_program
 
 GIVEN = np.linspace(-1, 1, 8, dtype="float32").reshape(2, 4)
 WANTED = np.maximum(GIVEN @ (np.arange(12, dtype="float32").reshape(4, 3) / 10), 0)
@@ -89,6 +93,30 @@ def test_archives_for_microcontrollers(
     assert "is in Model Library Format, for programs of C" in capsys.readouterr().err
 
 
+def test_options_of_projects_as_words() -> None:
+    known = [ProjectOption(name, type=kind, optional=["build"])
+             for name, kind in (("quiet", "bool"), ("defines", "list"), ("port", "int"))]
+    assert typed_options(["quiet=True", "defines=-DA,-DB=1", "port=7"], known) == {
+        "quiet": True, "defines": ["-DA", "-DB=1"], "port": 7}
+    for word in ("colour=red", "quiet"):
+        with pytest.raises(TVMCException, match="it is NAME=VALUE, the name one of quiet"):
+            typed_options([word], known)
+
+
+def test_a_project_is_made_built_and_run(model: Path, inputs: Path) -> None:
+    require_program("cc")
+    package, project = model.with_name("mlf.tar"), model.with_name("project")
+    assert main(["compile", "--target", "c", "-f", "mlf", "-o", str(package), "--executor", "aot",
+                 "--executor-aot-unpacked-api", "1", "--runtime", "crt", str(model)]) == 0
+    assert main(["micro", "create", str(project), str(package), "crt", "--project-option",
+                 "project_type=host_driven", "verbose=0"]) == 0
+    assert main(["micro", "build", str(project), "crt"]) == 0
+    out = model.with_name("out.npz")
+    assert main(["run", "--device", "micro", "-i", str(inputs), "-o", str(out), "--print-time",
+                 str(project)]) == 0
+    np.testing.assert_allclose(np.load(out)["output_0"], WANTED, rtol=1e-5)
+
+
 def test_on_a_server(model: Path, inputs: Path) -> None:
     server = Server(host="127.0.0.1")
     try:
@@ -133,6 +161,26 @@ def test_inputs_that_do_not_fit(model: Path, capsys: pytest.CaptureFixture[str])
         np.savez(model.with_name("odd.npz"), **given)
         assert main(["run", "-i", str(model.with_name("odd.npz")), str(package)]) != 0
         assert said in capsys.readouterr().err
+
+
+def test_inputs_are_named_arrays(
+    model: Path, inputs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    package, odd = compiled(model), model.with_name("x.npy")
+    np.save(odd, GIVEN)
+    assert main(["run", "-i", str(odd), str(package)]) != 0
+    assert "x.npy: it is no .npz file, which names its arrays" in capsys.readouterr().err
+    odd.write_bytes(inputs.read_bytes()[:40])
+    assert main(["run", "-i", str(odd), str(package)]) != 0
+    assert "it is no .npz file" in capsys.readouterr().err
+
+
+def test_the_host_is_a_part_of_what_is_tuned(
+    model: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["tune", "--target", "llvm", "--target-host", "nothing", "--trials", "1",
+                 "--output", str(model.with_suffix(".db")), str(model)]) != 0
+    assert "nothing" in capsys.readouterr().err
 
 
 def test_tuning(model: Path, inputs: Path) -> None:

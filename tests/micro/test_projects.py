@@ -1,5 +1,6 @@
 """Projects: made from a template and a network, built, run and driven; and their mistakes."""
 
+import gzip
 import io
 import subprocess
 import sys
@@ -52,7 +53,7 @@ def crt() -> Iterator[micro.TemplateProject]:
 
 def test_an_example_for_this_machine(program: Any, tmp_path: Path) -> None:
     require_program("cc")
-    project = micro.generate_project("crt", program, tmp_path / "project")
+    project = micro.generate_project("crt", program, tmp_path / "project", EXAMPLE)
     assert project.info().platform_name == "crt" and not project.info().is_template
     assert project.folder == tmp_path / "project"
     project.build({"warning_as_error": True})
@@ -96,7 +97,7 @@ def test_elements_of_any_type(crt: micro.TemplateProject, tmp_path: Path) -> Non
     rng = np.random.default_rng(3)
     values = {kind: (rng.standard_normal(3) * 100).astype(numpy_dtype(kind)) for kind in kinds}
     np.savez(tmp_path / "inputs.npz", **values)  # type: ignore[arg-type]
-    given = {"sample_inputs": str(tmp_path / "inputs.npz")}
+    given = {**EXAMPLE, "sample_inputs": str(tmp_path / "inputs.npz")}
     project = crt.generate_project(build(mod), tmp_path / "project", given)
     project.build({"warning_as_error": True})
     for got, want in zip(run_example(project).outputs.values(), values.values(), strict=True):
@@ -277,9 +278,11 @@ def test_networks_that_no_project_can_hold(
         tar.addfile(info, io.BytesIO(text))
     with pytest.raises(ValueError, match="not as this version writes it"):
         crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")
-    (tmp_path / "model.tar").write_bytes(b"terns")
-    with pytest.raises(ValueError, match="is no archive of a network"):
-        crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")
+    whole = (tmp_path / "model.tar").read_bytes()
+    for content in (b"terns", gzip.compress(whole), whole[:700]):
+        (tmp_path / "model.tar").write_bytes(content)
+        with pytest.raises(ValueError, match="is no archive of a network"):
+            crt.generate_project_from_mlf(tmp_path / "model.tar", tmp_path / "project")
     assert not (tmp_path / "project").exists()
 
 
@@ -367,7 +370,7 @@ def test_a_users_program(tmp_path: Path) -> None:
 def test_a_network_without_inputs(crt: micro.TemplateProject, tmp_path: Path) -> None:
     require_program("cc")
     mod = tvm.IRModule.from_expr(relay.Function((), relay.const(np.arange(3, dtype="int16"))))
-    project = crt.generate_project(build(mod), tmp_path / "project")
+    project = crt.generate_project(build(mod), tmp_path / "project", EXAMPLE)
     project.build({"warning_as_error": True})
     np.testing.assert_array_equal(run_example(project).outputs["output"], [0, 1, 2])
     project.close()

@@ -166,8 +166,7 @@ def test_classic_options_make_a_program_that_a_session_drives(tmp_path: Path) ->
         runtime=relay.backend.Runtime("crt", {"system-lib": True}),
     )
     template = micro.get_microtvm_template_projects("crt")
-    options = {"project_type": "host_driven"}
-    project = micro.generate_project(template, built, tmp_path / "p", options)
+    project = micro.generate_project(template, built, tmp_path / "p", {})
     project.build()
     with micro.Session(project.transport()) as session:
         net = tvm.runtime.executor.AotModule(session.create_aot_executor())
@@ -175,7 +174,8 @@ def test_classic_options_make_a_program_that_a_session_drives(tmp_path: Path) ->
         net.run()
         np.testing.assert_array_equal(net.get_output(0).numpy(), [[0, 2, 0, 4]])
     project.close()
-    other = micro.generate_project(template, built, tmp_path / "q", {})
+    options = {"project_type": "example_project"}
+    other = micro.generate_project(template, built, tmp_path / "q", options)
     with pytest.raises(ValueError, match="is of the type example_project, which obeys no session"):
         micro.Session(other.transport()).__enter__()
     other.close()

@@ -14,8 +14,8 @@ from sterna.tune.measure import RemoteDevice
 # How the classic tuners search and measure; the one search here decides that by itself.
 NO_MEANING = frozenset({
     "early_stopping", "enable_autoscheduler", "hardware_params", "include_simple_tasks",
-    "log_estimated_latency", "min_repeat_ms", "number", "parallel", "repeat", "target_host",
-    "timeout", "tuner",
+    "log_estimated_latency", "min_repeat_ms", "number", "parallel", "repeat", "timeout",
+    "tuner",
 })
 
 
@@ -23,7 +23,8 @@ def tune_model(
     tvmc_model: TVMCModel, target: str | Target, tuning_records: str | None = None,
     prior_records: str | None = None, trials: int = 64, minutes: float = 10.0,
     hostname: str | None = None, port: int | str | None = 9090, rpc_key: str | None = None,
-    additional_target_options: Mapping[str, Mapping[str, Any]] | None = None, **classic: Any,
+    additional_target_options: Mapping[str, Mapping[str, Any]] | None = None,
+    target_host: str | Target | None = None, **classic: Any,
 ) -> str:
     """Search faster kernels on this machine, or on a device that a tracker lends.
 
@@ -39,7 +40,8 @@ def tune_model(
             raise TVMCException(f"rpc_key {rpc_key!r} is lent by a tracker; give its hostname")
         device = RemoteDevice(hostname, int(port or 9090), rpc_key)
     records = tuning_records or prior_records or tvmc_model.default_tuning_records_path()
-    wanted, database = target_with(target, additional_target_options or {}), TuningDatabase(records)
+    wanted = target_with(target, additional_target_options or {}, target_host)
+    database = TuningDatabase(records)
     if prior_records is not None and prior_records != records:
         database.take_over(TuningDatabase(prior_records, read_only=True), wanted)
     with PassContext(3):

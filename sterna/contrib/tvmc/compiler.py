@@ -24,6 +24,7 @@ from sterna.model.stages import Stages
 from sterna.relay import transform
 from sterna.relay.backend import Executor, Runtime
 from sterna.schedule.config import ANSWERS
+from sterna.support.write_aside import write_text_aside
 from sterna.target import Target
 from sterna.tune import TuningDatabase
 
@@ -57,7 +58,7 @@ def compile_model(
     """
     if output_format not in FORMS:
         raise TVMCException(f"output_format is {' or '.join(FORMS)}, not {output_format!r}")
-    wanted = target_with(target, additional_target_options or {})
+    wanted = target_with(target, additional_target_options or {}, target_host)
     settings = _settings(pass_context_configs)
     if tuning_records is not None:
         found = TuningDatabase(Path(tuning_records), read_only=True).answers(wanted)
@@ -71,8 +72,7 @@ def compile_model(
     with PassContext(opt_level, disabled_pass=_words(disabled_pass), config=settings,
                      instruments=instruments):
         built = relay_build.build(
-            mod, wanted, target_host, executor, runtime, params=tvmc_model.params,
-            mod_name=mod_name,
+            mod, wanted, None, executor, runtime, params=tvmc_model.params, mod_name=mod_name,
         )
     if output_format == "mlf":
         export_model_library_format(built, path)
@@ -80,14 +80,16 @@ def compile_model(
         _write(built, path, cross, cross_options)
     for form in _words(dump_code):
         text = _shown(form, built, mod, tvmc_model, wanted, opt_level)
-        Path(f"{os.fspath(path)}.{form}").write_text(text, "utf-8")
+        write_text_aside(f"{os.fspath(path)}.{form}", text)
     return TVMCPackage(path)
 
 
 def target_with(
-    target: str | Target, additional: Mapping[str, Mapping[str, Any]]
+    target: str | Target, additional: Mapping[str, Mapping[str, Any]],
+    host: str | Target | None = None,
 ) -> Target:
-    """A target with options by the name of its kind, as --target-llvm-mcpu gives them."""
+    """A target with its host and options by the name of its kind, as --target-llvm-mcpu gives them.
+    """
     made = target if isinstance(target, Target) else Target(target)
     for kind, options in additional.items():
         if options and kind != made.kind.name:
@@ -97,7 +99,7 @@ def target_with(
             )
         words = [f"-{name}={value}" for name, value in options.items()]
         made = Target(" ".join([str(made), *words]), host=made.host) if words else made
-    return made
+    return made if host is None else made.with_host(Target(host))
 
 
 def _write(

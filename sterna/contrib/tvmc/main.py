@@ -8,6 +8,7 @@
 
 import argparse
 import sys
+import zipfile
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +17,9 @@ import numpy as np
 from sterna.contrib.tvmc.autotuner import tune_model
 from sterna.contrib.tvmc.compiler import FORMS, LAYOUT_OPERATORS, PACKAGE, compile_model
 from sterna.contrib.tvmc.frontends import load_model
+from sterna.contrib.tvmc.micro import add_micro, add_project_option
 from sterna.contrib.tvmc.model import TVMCException, TVMCPackage, TVMCResult
-from sterna.contrib.tvmc.runner import DEVICES, FILLS, run_module
+from sterna.contrib.tvmc.runner import DEVICES, FILLS, MICRO, run_module
 from sterna.contrib.tvmc.shapes import parse_shapes
 from sterna.relay.backend import Executor, Runtime
 from sterna.target import Target
@@ -34,6 +36,7 @@ def make_parser() -> argparse.ArgumentParser:
     _add_compile(commands.add_parser("compile", help="a model to a package"))
     _add_run(commands.add_parser("run", help="run a package"))
     _add_tune(commands.add_parser("tune", help="search faster kernels for a model"))
+    add_micro(commands.add_parser("micro", help="projects for microcontrollers"))
     return parser
 
 
@@ -85,8 +88,9 @@ def _add_place(parser: argparse.ArgumentParser) -> None:
 def _add_run(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(function=_run)
     _add_place(parser)
-    parser.add_argument("PATH", help="the package")
-    parser.add_argument("--device", choices=DEVICES, default="cpu")
+    add_project_option(parser)
+    parser.add_argument("PATH", help=f"the package; the project's folder with --device {MICRO}")
+    parser.add_argument("--device", choices=(*DEVICES, MICRO), default="cpu")
     parser.add_argument("--fill-mode", choices=FILLS, default="random")
     parser.add_argument("-i", "--inputs", metavar="FILE.npz")
     parser.add_argument("-o", "--outputs", metavar="FILE.npz")
@@ -172,12 +176,14 @@ def _place(options: argparse.Namespace) -> dict[str, Any]:
 def _run(options: argparse.Namespace) -> None:
     inputs = {}
     if options.inputs is not None:
-        with np.load(options.inputs) as file:
-            inputs = dict(file)
+        inputs = _arrays(options.inputs)
+    on_board = options.device == MICRO
     result = run_module(
-        TVMCPackage(options.PATH), options.device, inputs=inputs, fill_mode=options.fill_mode,
-        repeat=options.repeat, number=options.number, end_to_end=options.end_to_end,
-        profile=options.profile, **_place(options),
+        None if on_board else TVMCPackage(options.PATH), options.device, inputs=inputs,
+        fill_mode=options.fill_mode, repeat=options.repeat, number=options.number,
+        end_to_end=options.end_to_end, profile=options.profile,
+        project_dir=options.PATH if on_board else None, project_options=options.project_option,
+        **_place(options),
     )
     if options.print_time:
         print(result.format_times())
@@ -185,6 +191,21 @@ def _run(options: argparse.Namespace) -> None:
         print(_top(result, options.print_top))
     if options.outputs is not None:
         result.save(options.outputs)
+
+
+def _arrays(path: str) -> dict[str, Any]:
+    """The inputs in a file, by name."""
+    try:
+        file = np.load(path)
+        if isinstance(file, np.lib.npyio.NpzFile):
+            with file:
+                return dict(file)
+    except (ValueError, EOFError, zipfile.BadZipFile):
+        pass
+    raise TVMCException(
+        f"--inputs {path}: it is no .npz file, which names its arrays by the model's inputs: "
+        "np.savez(path, name=array)"
+    )
 
 
 def _top(result: TVMCResult, count: int) -> str:
@@ -201,7 +222,8 @@ def _tune(options: argparse.Namespace) -> None:
     model = load_model(options.FILE, options.model_format, options.input_shapes)
     tune_model(
         model, options.target, options.output, options.tuning_records, options.trials,
-        additional_target_options=_of_target(options), **_place(options),
+        additional_target_options=_of_target(options), target_host=options.target_host,
+        **_place(options),
     )
 
 

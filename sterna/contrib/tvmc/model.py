@@ -16,6 +16,7 @@ from sterna.relay.arrays import Array
 from sterna.runtime import BenchmarkResult
 from sterna.runtime.params import load_param_dict, save_param_dict
 from sterna.support.plain_tar import BrokenTarError, content_of, files_in, open_plain_tar
+from sterna.support.write_aside import write_aside, write_text_aside
 
 # What a package of the form "so" holds: code, the graph's JSON and its weights.
 LIBRARY, GRAPH, PARAMS = "mod.so", "mod.json", "mod.params"
@@ -49,8 +50,9 @@ class TVMCModel:
         """Write the graph and its weights into a folder, which TVMCModel(model_path=...) reads."""
         folder = Path(model_path)
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / "model.json").write_text(save_json(self.mod), "utf-8")
-        (folder / "model.params").write_bytes(save_param_dict(self.params))
+        params = save_param_dict(self.params)
+        write_text_aside(folder / "model.json", save_json(self.mod))
+        write_aside(folder / "model.params", lambda aside: aside.write_bytes(params))
 
     def default_tuning_records_path(self) -> str:
         """Where tune writes what it found when no file is named: one of this model's own."""
@@ -98,7 +100,7 @@ def write_archive(
         parts += [library.with_name(GRAPH), library.with_name(PARAMS)]
         parts[1].write_text(graph, "utf-8")
         parts[2].write_bytes(save_param_dict(params))
-    pack(path, parts)
+    write_aside(path, lambda aside: pack(aside, parts))
 
 
 def _members(path: Path) -> dict[str, bytes]:
@@ -132,7 +134,9 @@ class TVMCResult:
 
     def save(self, output_path: str | os.PathLike[str]) -> None:
         """Write the outputs into an .npz file."""
-        np.savez(output_path, **self.outputs)  # type: ignore[arg-type]
+        given = os.fspath(output_path)
+        path = Path(given if given.endswith(".npz") else f"{given}.npz")
+        write_aside(path, lambda aside: _save(aside, self.outputs))
 
     def format_times(self) -> str:
         """The mean, the median, the slowest and the fastest repeat, and their deviation."""
@@ -140,3 +144,8 @@ class TVMCResult:
 
     def __str__(self) -> str:
         return f"{self.format_times()}\nOutput Names:\n {list(self.outputs)}"
+
+
+def _save(path: Path, arrays: Mapping[str, Array]) -> None:
+    with open(path, "wb") as file:
+        np.savez(file, **arrays)  # type: ignore[arg-type]

@@ -1,46 +1,67 @@
 """Running packages, here or on another machine, for tvmc."""
 
+import os
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from sterna import rpc
+from sterna import micro, rpc
 from sterna.contrib.debugger import debug_executor
 from sterna.contrib.debugger.debug_executor import GraphModuleDebug
+from sterna.contrib.tvmc.micro import typed_options
 from sterna.contrib.tvmc.model import TVMCException, TVMCPackage, TVMCResult
 from sterna.relay.arrays import Array, numpy_dtype
 from sterna.runtime import Device, graph_executor, load_module
 from sterna.runtime import device as device_of
+from sterna.runtime.executor.aot_executor import AotModule
 from sterna.runtime.graph_executor import GraphModule
 from sterna.support.dtype import DataType
 
 DEVICES = {"cpu": "cpu", "cuda": "cuda", "cl": "opencl", "opencl": "opencl"}
+MICRO = "micro"
 FILLS = ("random", "zeros", "ones")
 
 
 def run_module(
-    tvmc_package: TVMCPackage, device: str = "cpu", hostname: str | None = None,
+    tvmc_package: TVMCPackage | None, device: str = "cpu", hostname: str | None = None,
     port: int | str = 9090, rpc_key: str | None = None,
-    inputs: Mapping[str, Any] | None = None, fill_mode: str = "random", repeat: int = 10,
-    number: int = 10, end_to_end: bool = False, profile: bool = False,
+    inputs: Mapping[str, Any] | None = None, fill_mode: str = "random", benchmark: bool = True,
+    repeat: int = 10, number: int = 10, profile: bool = False, end_to_end: bool = False,
+    *, project_dir: str | os.PathLike[str] | None = None, project_options: Sequence[str] = (),
 ) -> TVMCResult:
     """Run a package, on numbers of its own where none are given; what it gave and what it took.
 
-    repeat: times that are taken, each of number runs. fill_mode: random, zeros or ones. hostname,
-    port, rpc_key: a server, or with a key the tracker that lends it. profile: print what each
-    kernel takes.
+    benchmark: take times, repeat of them, each of number runs; without it one is taken of one run.
+    fill_mode: random, zeros or ones. hostname, port, rpc_key: a server, or with a key the tracker
+    that lends it. profile: print what each kernel takes. project_dir: with the device "micro", the
+    project that was built for it; project_options are NAME=VALUE.
     """
-    if device not in DEVICES:
-        raise TVMCException(f"device is {', '.join(DEVICES)}, not {device!r}")
+    if device not in (*DEVICES, MICRO):
+        raise TVMCException(f"device is {', '.join((*DEVICES, MICRO))}, not {device!r}")
     if fill_mode not in FILLS:
         raise TVMCException(f"fill_mode is {', '.join(FILLS)}, not {fill_mode!r}")
+    if not benchmark:
+        repeat, number = 1, 1
+    if not (device == MICRO) == (project_dir is not None) == (tvmc_package is None):
+        raise TVMCException(f'a package runs on {", ".join(DEVICES)}; project_dir= on "{MICRO}"')
+    if tvmc_package is None:
+        assert project_dir is not None
+        project = micro.GeneratedProject.from_directory(os.fspath(project_dir))
+        try:
+            options = typed_options(project_options, project.options)
+            with micro.Session(project.transport(options)) as session:
+                module: GraphModule = AotModule(session.create_aot_executor())
+                values = make_inputs_dict(*module.get_input_info(), inputs, fill_mode)
+                return _run(module, session.device, values, repeat, number, end_to_end)
+        finally:
+            project.close()
     if tvmc_package.type == "mlf":
         raise TVMCException(
             f"{tvmc_package.package_path} is in Model Library Format, for programs of C: "
-            "`sterna micro` or tvm.micro.generate_project make one of it"
+            "`tvmc micro create` or tvm.micro.generate_project make one of it"
         )
     with tempfile.TemporaryDirectory(prefix="sterna-tvmc-") as folder:
         library = tvmc_package.library(Path(folder))

@@ -9,6 +9,7 @@ import pkgutil
 from collections import ChainMap
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,7 @@ from sterna.relay.symbolic_values import symbolic_value
 from sterna.runtime import NDArray
 from sterna.support.dtype import DataType
 from sterna.support.errors import OpNotImplemented
+from sterna.support.write_aside import write_aside
 
 for _module in pkgutil.iter_modules(package.__path__):
     if _module.name.startswith("convert_"):
@@ -106,7 +108,9 @@ def from_onnx(
     inputs = Inputs(shape, dtype)
     loaded = load_model(model)
     if export_node_renamed_model_path is not None:
-        onnx.save(loaded.proto, export_node_renamed_model_path)
+        write_aside(
+            Path(export_node_renamed_model_path), lambda aside: onnx.save(loaded.proto, aside)
+        )
     with limited_folding() as room:
         return Importer(loaded, inputs, opset, freeze_params, room).run()
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from sterna.micro.platforms.boards import Board
 from sterna.micro.platforms.handler import FirmwareHandler, Project, compiler_flags
-from sterna.micro.platforms.options import EXAMPLE, PROJECT_TYPES, more_options
+from sterna.micro.platforms.options import HOST_DRIVEN, PROJECT_TYPES, more_options
 from sterna.micro.platforms.streams import ProcessStream, Stream
 from sterna.micro.platforms.tools import run_tool
 from sterna.micro.project_api.server import GENERATE, ProjectOption
@@ -26,7 +26,7 @@ class HostHandler(FirmwareHandler):
         """Those of all platforms; nothing must be said."""
         kind = ProjectOption(
             "project_type", "what the program does: run once on sample inputs, or obey the host",
-            default=EXAMPLE, choices=list(PROJECT_TYPES), optional=[GENERATE],
+            default=HOST_DRIVEN, choices=list(PROJECT_TYPES), optional=[GENERATE],
         )
         return [kind, *more_options()]
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from sterna.support.dtype import DataType
 from sterna.support.numpy_dtype import numpy_dtype
+from sterna.support.plain_tar import BrokenTarError, content_of, files_in, open_plain_tar
 
 WRONG_KIND = (
     'a project needs a network in C that its own program can call: build it with target="c", '
@@ -122,15 +123,13 @@ def _tensor(row: Mapping[str, Any]) -> Tensor:
 def unpack_network(archive: Path, folder: Path) -> Network:
     """Put the code and the header of an archive's network into a folder."""
     try:
-        with tarfile.open(archive) as tar:
-            members = {m.name.removeprefix("./"): m for m in tar.getmembers() if m.isfile()}
+        with open_plain_tar(archive) as tar:
+            members = {name.removeprefix("./"): info for name, info in files_in(tar).items()}
             network = _read_metadata(json.loads(_content(tar, members, "metadata.json")))
             for name in (f"src/{network.name}_lib0.c", f"include/tvmgen_{network.name}.h"):
                 content = _content(tar, members, f"codegen/host/{name}")
                 (folder / Path(name).name).write_bytes(content)
-    except (
-        tarfile.TarError, EOFError, json.JSONDecodeError, RecursionError, UnicodeDecodeError
-    ) as error:
+    except (BrokenTarError, json.JSONDecodeError, RecursionError, UnicodeDecodeError) as error:
         raise ValueError(f"'{archive}' is no archive of a network: {error}") from None
     except (KeyError, TypeError, AttributeError) as error:
         raise ValueError(
@@ -145,9 +144,7 @@ def _content(
 ) -> bytes:
     if name not in members:
         raise ValueError(f"the archive has no {name}; {WRONG_KIND}")
-    file = tar.extractfile(members[name])
-    assert file is not None, name
-    return file.read()
+    return content_of(tar, members[name])
 
 
 def _read_metadata(metadata: Any) -> Network:

@@ -121,6 +121,63 @@ def conv2d_transpose_nchw_python(
     return result
 
 
+def poolnd_python(
+    np_data: Array, kernel: Any, strides: Any, dilation: Any, padding_before: Any,
+    padding_after: Any, pool_type: str, count_include_pad: bool = True, ceil_mode: bool = False,
+    dtype: str = "float32", layout: str | None = None,
+) -> Array:
+    """The maxima or means of windows; channels come second unless the layout says otherwise."""
+    if pool_type not in ("max", "avg"):
+        raise ValueError(f'pool_type is "max" or "avg", not "{pool_type}"')
+    rank = len(kernel)
+    counted = {"count_include_pad": count_include_pad} if pool_type == "avg" else {}
+    found = _reference(
+        f"nn.{pool_type}_pool{rank}d", np_data, pool_size=tuple(kernel), strides=tuple(strides),
+        dilation=tuple(dilation), padding=(*padding_before, *padding_after),
+        layout=layout or "NC" + "DHW"[3 - rank:], ceil_mode=ceil_mode, **counted,
+    )
+    return np.asarray(found, dtype)
+
+
+def depth_to_space_python(data: Array, block_size: int, mode: str = "DCR") -> Array:
+    """Channels as blocks of pixels; channels come second."""
+    result: Array = _reference("nn.depth_to_space", data, block_size=block_size, mode=mode)
+    return result
+
+
+def space_to_depth_python(data: Array, block_size: int) -> Array:
+    """Blocks of pixels as channels; channels come second."""
+    result: Array = _reference("nn.space_to_depth", data, block_size=block_size)
+    return result
+
+
+def lrn_python(
+    a_np: Array, size: int, axis: int, bias: float, alpha: float, beta: float
+) -> Array:
+    """The normalisation of an element by its neighbours along an axis."""
+    result: Array = _reference(
+        "nn.lrn", a_np, size=size, axis=axis, bias=bias, alpha=alpha, beta=beta
+    )
+    return result
+
+
+def l2_normalize_python(a_np: Array, eps: float, axis: Any = None) -> Array:
+    """Elements over the root of the sum of their squares along axes."""
+    axes = (axis,) if isinstance(axis, int) else axis
+    result: Array = _reference("nn.l2_normalize", a_np, eps=eps, axis=axes)
+    return result
+
+
+def searchsorted_ref(
+    sorted_sequence: Array, values: Array, right: bool, out_dtype: str
+) -> Array:
+    """The places at which values keep rows sorted."""
+    result: Array = _reference(
+        "searchsorted", sorted_sequence, values, right=right, dtype=out_dtype
+    )
+    return result
+
+
 def dilate_python(
     input_np: Array, strides: Any, dilation_value: float = 0.0, out_dtype: Any = None
 ) -> Array:
