@@ -332,7 +332,8 @@ def _share_of(
         spread = [
             share for threads, blocks, kept in product(
                 CLUSTER_LANES[-1:], CLUSTERS, (REGISTERS_HAVE, SHARED_HAS, READ_AGAIN))
-            if _fits(share := Share(blocks * threads, lanes, length, kept, blocks=blocks), room // 2)
+            if _fits(
+                share := Share(blocks * threads, lanes, length, kept, blocks=blocks), room // 2)
         ]
         fitting = list(dict.fromkeys([*fitting, *spread]))
         times |= {
