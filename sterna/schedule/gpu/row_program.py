@@ -185,7 +185,7 @@ def _sizes(axes: Sequence[IterVar]) -> tuple[int, ...]:
     return tuple(size for size in known if size > 1)
 
 
-def _places(axes: Sequence[IterVar], places: Sequence[Var]) -> dict[Var, Expr]:
+def _places(axes: Sequence[IterVar], places: Sequence[Expr]) -> dict[Var, Expr]:
     """By the variables of axes: which place each is; 0 for those of one element."""
     left = iter(places)
     return {
