@@ -254,7 +254,7 @@ class _Tile:
         ib = self.ib
         with ib.for_range(0, self.own_size, name="m", kind="unroll") as m:
             self.own[m] = fetch(m * self.count + self.thread)
-        with ib.for_range(0, self.own_size, name="m", kind="unroll") as m:
+        with ib.for_range(0, self.own_size, name="m") as m:
             self.shared[self._swizzled(m * self.count + self.thread)] = self.own[m]
         ib.emit(barrier())
 
@@ -303,31 +303,22 @@ class _Tile:
             self._step(level)
         self._store(0)
 
-    def _place(self, low: int) -> Expr:
-        """The place of a thread's first number, where its numbers differ by bits from low on."""
+    def _place(self, m: Expr, low: int) -> Expr:
+        """The place of a number of a thread, where its numbers differ by bits from low on."""
         thread, size = self.thread, build.const(low, "int32")
         below = thread & build.const((1 << low) - 1, "int32")
         above = (thread >> size) << build.const(low + self.own_levels, "int32")
-        return self._swizzled(above | below)
+        beside = m << size
+        return self._swizzled(above | below) ^ self._swizzled(beside)
 
     def _load(self, low: int) -> None:
-        ib = self.ib
-        with ib.new_scope():
-            place = ib.let("place", self._place(low))
-            for m in range(self.own_size):
-                self.own[m] = self.shared[place ^ self._beside(m, low)]
+        with self.ib.for_range(0, self.own_size, name="m", kind="unroll") as m:
+            self.own[m] = self.shared[self._place(m, low)]
 
     def _store(self, low: int) -> None:
-        ib = self.ib
-        with ib.new_scope():
-            place = ib.let("place", self._place(low))
-            for m in range(self.own_size):
-                self.shared[place ^ self._beside(m, low)] = self.own[m]
-        ib.emit(barrier())
-
-    def _beside(self, m: int, low: int) -> Expr:
-        at = m << low
-        return build.const(at ^ (at >> self.own_levels & (2 * self.own_size - 1)), "int32")
+        with self.ib.for_range(0, self.own_size, name="m") as m:  # one loop: no two places are one
+            self.shared[self._place(m, low)] = self.own[m]
+        self.ib.emit(barrier())
 
     def _flip(self, bit: Expr | None, level: int | None) -> None:
         """Complements numbers where a bit is set, or not, by the bit of a level of their own."""
