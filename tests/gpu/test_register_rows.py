@@ -185,6 +185,32 @@ def test_rows_that_begin_inside_of_vectors() -> None:
         relay.sum(var("x", 3, 9, 15), axis=(1, 2)), lambda x: x.sum((1, 2)), 1e-4)
 
 
+def group_norm(x: Array, gamma: Array, beta: Array, groups: int) -> Array:
+    rows = norm(x.reshape(len(x), groups, -1), np.float64(1), np.float64(0)).reshape(x.shape)
+    return rows * gamma[:, None, None] + beta[:, None, None]
+
+
+@pytest.mark.parametrize("batch, channels, groups, size", [(2, 6, 3, 5), (1, 4, 2, 7)])
+def test_groups_of_channels(batch: int, channels: int, groups: int, size: int) -> None:
+    """Their scales change within rows."""
+    x, g, b = var("x", batch, channels, 4, size), var("g", channels), var("b", channels)
+    made = relay.nn.relu(relay.nn.group_norm(x, g, b, num_groups=groups))
+    check(made, lambda x, g, b: np.maximum(group_norm(x, g, b, groups), 0))
+
+
+@pytest.mark.parametrize("kept", ["", ", in shared memory", ", read again"])
+def test_few_long_rows_are_shared_by_clusters(kept: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in {"LONG": 512, "CLUSTER_LANES": (64,)}.items():
+        monkeypatch.setattr(register_rows, name, value)
+    monkeypatch.setattr(row_writer, "AT_ONCE", 4)
+    x, g, b = var("x", 1, 4, 10, 33), var("g", 4), var("b", 4)
+    text = check(
+        relay.nn.group_norm(x, g, b, num_groups=2), lambda x, g, b: group_norm(x, g, b, 2),
+        answers={"threads of a row": f"2 blocks of 64 threads, vectors of 4{kept}"})
+    assert "cluster_size(2)" in text
+    assert ("p0.shared" in text or text.count('"shared.dyn"') > 1) == ("memory" in kept)
+
+
 @requires_ptxas
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("length", [768, 4096, 50257])

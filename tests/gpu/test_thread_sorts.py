@@ -7,6 +7,7 @@ import pytest
 
 from sterna import relay
 from sterna.codegen import nvptx
+from sterna.op import block_sort
 from sterna.op.tensor import sort
 from sterna.relay.op import find
 from sterna.relay.reference import value_of_type
@@ -53,8 +54,19 @@ def repeated(*shape: int) -> Any:
 @pytest.mark.parametrize("ascending", [True, False])
 def test_long_rows_are_merged(ascending: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sort, "LONGEST_RANKED", 64)
-    data = repeated(1 if ascending else 2, 150)
+    data = repeated(1 if ascending else 2, 150).astype("float64")
     check(relay.argsort(var("x", data), axis=1, is_ascend=ascending), data)
+
+
+@pytest.mark.parametrize("shape, dtype", [((1, 200), "float32"), ((2, 100), "float16")])
+def test_blocks_sort_tiles(shape: Any, dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Longer lines are merged, those of narrow numbers fit a tile; the first ones are chosen."""
+    monkeypatch.setattr(sort, "LONGEST_RANKED", 64)
+    monkeypatch.setattr(block_sort, "TILE_BYTES", 512)
+    data = repeated(*shape).astype(dtype)
+    is_upwards = dtype == "float32"
+    check(relay.argsort(var("x", data), axis=1, is_ascend=is_upwards), data)
+    check(relay.topk(var("x", data), k=9, axis=1, is_ascend=is_upwards), data)
 
 
 def test_the_first_of_long_columns(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,6 +117,15 @@ def test_boxes_by_class() -> None:
     given = [boxes, scores, *limits]
     names = [var(f"v{i}", array) for i, array in enumerate(given)]
     check(relay.vision.all_class_non_max_suppression(*names), *given)
+
+
+@requires_ptxas
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_tiles_are_sorted_in_registers(dtype: str) -> None:
+    made = relay.argsort(relay.var("x", shape=(4, 5000), dtype=dtype), axis=1)
+    _, kernels = split_host_device(loop_pipeline.run(lowered(made, HOPPER).function))
+    found = assemble(nvptx.generate(kernels, "sm_90a"), "sm_90a")
+    assert not found.spilled_bytes and not found.stack_bytes
 
 
 @requires_ptxas

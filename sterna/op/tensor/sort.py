@@ -1,6 +1,7 @@
 """Elements in order along an axis: sort, argsort, topk."""
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows, index_type
+from sterna.op.block_sort import LineSorter, Packing
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import DimsLike, known, tensor_type, to_static
 from sterna.op.indexing import as_dims, dims_of
@@ -185,7 +187,26 @@ def _ranked(
                     made = ins[0][at(place)] if what == "values" else place
                     result[at(smaller.get())] = build.cast(result.dtype, made)
 
-    return statements(out, [data], rank if length <= LONGEST_RANKED else merge, name)
+    packing = Packing(data.dtype, length)
+
+    def sort_tiles(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+        count = as_dims(outs[0].shape)[rows.axis]
+        kind = index_type(length)
+
+        def store(line: Expr, rank: Expr, packed: Expr) -> None:
+            with ib.if_scope(rank < count) if not isinstance(count, int) else nullcontext():
+                place = ib.let("place", packing.place(packed, kind))
+                for result, what in zip(outs, wanted, strict=True):
+                    found = ins[0][rows.at(line, place)] if what == "values" else place
+                    result[rows.at(line, rank)] = build.cast(result.dtype, found)
+
+        LineSorter(ib, packing, rows.count, length, lambda line, place: packing.packed(
+            ins[0][rows.at(line, place)], place, attrs.is_ascend)
+        ).first(count if isinstance(count, int) else length, store)
+
+    if length <= LONGEST_RANKED:
+        return statements(out, [data], rank, name)
+    return statements(out, [data], sort_tiles if packing.fits else merge, name)
 
 
 def _infer_sort(attrs: SortAttrs, data: Type) -> TensorType:

@@ -60,6 +60,8 @@ SHIFTED_VECTORS = 1
 SUMS_BYTES = 2048
 # Processors of a device, and the memory that the blocks of one share.
 PROCESSORS, ALL_SHARED = 132, 228 * 1024
+# From so many elements on a row keeps several processors busy.
+LONG = 16384
 # Registers of a thread that has rows brought ahead.
 LEAST_REGISTERS = 64
 
@@ -90,7 +92,7 @@ def rows_in_registers(outputs: Sequence[Tensor], target: ScheduleTarget | None) 
     long = _long_shares(program, held, beside, lanes, target)
     share = _share_of(
         length, kinds, room, shifts and beside == [], {**ahead, **dict.fromkeys(long, LONG_TIME)},
-        most_blocks, meets_once(program))
+        most_blocks, meets_once(program), rows if _has_clusters(program, target) else BUSY)
     if share.is_ahead:
         assert beside is not None
         at_once = _blocks_at_once(share, _shared_bytes(share, held, beside))
@@ -154,6 +156,13 @@ def _long_shares(
     share = Share(blocks * threads, lanes, length, REGISTERS_HAVE, blocks=blocks)
     is_new = threads <= CLUSTER_LANES[-1] and share not in _filling(length, lanes)
     return [share] if is_new and math.prod(program.rows) * length < 1 << 31 else []
+
+
+def _has_clusters(program: RowProgram, target: ScheduleTarget | None) -> bool:
+    """Whether blocks of a cluster may share a row."""
+    arch = None if target is None else target.attrs.get("arch")
+    has = isinstance(arch, str) and Architecture.of(arch).number >= 90
+    return has and suits_clusters(program)
 
 
 def _room_of(
@@ -270,13 +279,21 @@ def _blocks_at_once(share: Share, bytes_of: int) -> int:
     return max(1, min(REGISTERS // registers, ALL_SHARED // (bytes_of + SUMS_BYTES)))
 
 
+def _fits(share: Share, room: int) -> bool:
+    """Whether a block keeps its part of a row; room: elements that its shared memory has."""
+    if share.held:
+        return share.own * share.lanes <= MOST_HELD and share.registers <= REGISTERS
+    return share.kept == READ_AGAIN or share.own * share.in_block * share.lanes <= room
+
+
 def _share_of(
     length: int, kinds: Sequence[DataType], room: int, may_shift: bool,
-    ahead: Mapping[Share, float], most_blocks: int, meets: bool,
+    ahead: Mapping[Share, float], most_blocks: int, meets: bool, rows: int,
 ) -> Share:
     """Who has a row of so many elements; several arrays of a row take as many registers.
 
-    meets: whether the threads of a row meet but once.
+    meets: whether the threads of a row meet but once. rows: how many there are, where blocks of
+    clusters may share them.
     """
     lanes = VECTOR_BYTES // max(kind.bytes for kind in kinds)
     shifts = may_shift and length >= SHIFTED_VECTORS * WARP * lanes
@@ -285,8 +302,7 @@ def _share_of(
     counts = [n for n in LANES if n >= WARP or length % lanes == 0]
     fitting = [
         share for threads in counts
-        if (share := Share(threads, lanes, length, REGISTERS_HAVE)).own * lanes <= MOST_HELD
-        and share.registers <= REGISTERS
+        if _fits(share := Share(threads, lanes, length, REGISTERS_HAVE), room)
     ]
     is_narrow = max(kind.bytes for kind in kinds) < FLOAT.bytes
     is_quick = is_narrow and meets and length % lanes == 0
@@ -303,7 +319,7 @@ def _share_of(
     # Two blocks of a processor take turns at memory where both have room.
     for threads, most in ((LANES[-2], room // 2), (LANES[-1], room)):
         share = Share(threads, lanes, length, SHARED_HAS)
-        fitting += [share] if share.own * threads * lanes <= most else []
+        fitting += [share] if _fits(share, most) else []
     fitting += [Share(threads, lanes, length, READ_AGAIN) for threads in LANES[5:]]
     full = {
         share: QUICK_TIME for share in fitting
@@ -311,5 +327,18 @@ def _share_of(
         and is_quick and share.most < MOSTLY_FILLED * share.own * share.threads
     }
     times = {**ahead, **full}
+    if length >= LONG and rows <= PROCESSORS:
+        # Few long rows leave processors idle: what counts is the work of the busiest one.
+        spread = [
+            share for threads, blocks, kept in product(
+                CLUSTER_LANES[-1:], CLUSTERS, (REGISTERS_HAVE, SHARED_HAS, READ_AGAIN))
+            if _fits(
+                share := Share(blocks * threads, lanes, length, kept, blocks=blocks), room // 2)
+        ]
+        fitting = list(dict.fromkeys([*fitting, *spread]))
+        times |= {
+            share: times.get(share, 1.0) * -(-rows * share.blocks // PROCESSORS) / share.blocks
+            for share in [*fitting, *ahead] if share.blocks > 1
+        }
     return choose(
         "threads of a row", [*fitting, *ahead], lambda share: share.cost * times.get(share, 1.0))

@@ -5,12 +5,13 @@
               out[row, k] = exp(x[row, k] - largest) / total
 
 Each step is an expression of a place in a row, of what was read there, and of the sums before it.
+Rows may be neighbours along an axis that arrays have once, as the groups of a norm's channels.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sterna.arith import substitute
+from sterna.arith import Analyzer, substitute
 from sterna.ir import build
 from sterna.ir.expr import INT32, Expr, Var
 from sterna.te import ComputeOp, IterVar, Operation, PlaceholderOp, Tensor
@@ -46,10 +47,13 @@ class RowProgram:
     is_element: bool
     """Whether there is a result for each element, rather than one for each row."""
     reads: tuple[Tensor, ...]
+    full: tuple[Expr, ...]
+    """Where arrays that have all elements have the place at hand: the indices of their axes of more
+    than one element."""
 
     def along(self, load: ProducerLoad) -> bool:
         """Whether an operand is read element by element, at the very place that is at hand."""
-        return _are(_used(load), (*self.outer, *self.inner))
+        return _are(_used(load), self.full)
 
     def at_place(self, load: ProducerLoad) -> bool:
         """Whether an operand that has no rows is read at the very place that is at hand in one."""
@@ -82,22 +86,35 @@ class _Reader:
         self.rows, self.row = _sizes(sums[0].axis), _sizes(sums[0].reduce_axis)
         self.outer = tuple(Var(f"row{n}", INT32) for n in range(len(self.rows)))
         self.inner = tuple(Var(f"place{n}", INT32) for n in range(len(self.row)))
-        steps = tuple(self.step(op) for op in sums)
+        self.analyzer = Analyzer()
+        for var, size in zip((*self.outer, *self.inner), (*self.rows, *self.row), strict=True):
+            self.analyzer.bind(var, build.const(0), build.const(size))
         op = self.out.op
         assert isinstance(op, ComputeOp)
         sizes = _sizes(op.axis)
-        is_element = sizes == (*self.rows, *self.row)
-        if not is_element and sizes != self.rows:
-            raise _NoRows
+        self.full = self.place_in(sizes)
+        steps = tuple(self.step(op) for op in sums)
+        is_element = sizes != self.rows
         if op.reduce_axis:
             result: Expr = self.values[self.out]
         else:
-            places = self.outer + (self.inner if is_element else ())
+            places = self.full if is_element else self.outer
             result = self.inlined(op.body[0], _places(op.axis, places))
         return RowProgram(
             self.outer, self.rows, self.inner, self.row, steps, result, is_element,
-            tuple(self.reads),
+            tuple(self.reads), self.full,
         )
+
+    def place_in(self, sizes: tuple[int, ...]) -> tuple[Expr, ...]:
+        """The place at hand among all elements, by the extents of the result."""
+        if sizes in (self.rows, (*self.rows, *self.row)):
+            return (*self.outer, *self.inner)
+        if not self.rows or not self.row:
+            raise _NoRows
+        (*before, groups), (each, *behind) = self.rows, self.row
+        if sizes != (*before, groups * each, *behind):
+            raise _NoRows
+        return (*self.outer[:-1], self.outer[-1] * each + self.inner[0], *self.inner[1:])
 
     def step(self, op: ComputeOp) -> RowSum:
         """A sum of all rows."""
@@ -123,7 +140,7 @@ class _Reader:
             raise _NoRows
         if tensor in self.values:
             used = [i for i, n in zip(at, tensor.shape, strict=True) if not build.is_const(n, 1)]
-            if not _are(used, self.outer):
+            if not _are([self.analyzer.simplify(index) for index in used], self.outer):
                 raise _NoRows
             return self.values[tensor]
         op = tensor.op
@@ -168,7 +185,7 @@ def _sizes(axes: Sequence[IterVar]) -> tuple[int, ...]:
     return tuple(size for size in known if size > 1)
 
 
-def _places(axes: Sequence[IterVar], places: Sequence[Var]) -> dict[Var, Expr]:
+def _places(axes: Sequence[IterVar], places: Sequence[Expr]) -> dict[Var, Expr]:
     """By the variables of axes: which place each is; 0 for those of one element."""
     left = iter(places)
     return {
@@ -184,5 +201,8 @@ def _used(load: ProducerLoad) -> list[Expr]:
             if not build.is_const(n, 1)]
 
 
-def _are(indices: Sequence[Expr], places: Sequence[Var]) -> bool:
-    return len(indices) == len(places) and all(map(lambda a, b: a is b, indices, places))
+def _are(indices: Sequence[Expr], places: Sequence[Expr]) -> bool:
+    return len(indices) == len(places) and all(
+        a is b or (not isinstance(b, Var) and str(a) == str(b))
+        for a, b in zip(indices, places, strict=True)
+    )

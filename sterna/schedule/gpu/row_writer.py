@@ -190,7 +190,7 @@ class RowWriter:
         self.single = self._windows("local", (1, 1)) if share.is_shifted else {}
         self.shared = {}
         if share.kept == SHARED_HAS:
-            places = (self.together, share.own, share.threads, share.lanes)
+            places = (self.together, share.own, share.in_block, share.lanes)
             self.shared = self._windows("shared.dyn", places)
         if share.held:
             self._over_row(self._fetch)
@@ -330,8 +330,8 @@ class RowWriter:
                 self.shared[tensor][place] = kept[piece.own, lane]
 
     def _shared_place(self, number: Expr, lane: Expr) -> tuple[Expr, ...]:
-        threads = self.share.threads
-        return self.place_in_block, number // threads, number % threads, lane
+        share = self.share
+        return self.place_in_block, number // share.threads, number % share.in_block, lane
 
     def _vector_indices(self, buffer: Buffer, number: Expr, lane: Expr) -> tuple[Expr, ...]:
         """The indices of an element of a vector of this row."""
@@ -504,7 +504,12 @@ class RowWriter:
 
     def _indices(self, buffer: Buffer, inner: Sequence[Expr]) -> tuple[Expr, ...]:
         """The indices of a place of this row in an array that has all rows."""
-        left = iter((*(self.known[var] for var in self.program.outer), *inner))
+        program = self.program
+        places = dict(zip(program.inner, inner, strict=True)) if inner else {}
+        left = iter(
+            substitute(index, {**self.known, **places})
+            for index in (program.full if inner else program.outer)
+        )
         return tuple(
             build.const(0) if build.is_const(extent, 1) else next(left) for extent in buffer.shape
         )

@@ -128,6 +128,7 @@ _COMPUTE: dict[type[Expr], Any] = {
 }
 _BITS: dict[str, Any] = {
     "bitwise_xor": np.bitwise_xor, "bitwise_and": np.bitwise_and, "bitwise_or": np.bitwise_or,
+    "shift_left": np.left_shift, "shift_right": np.right_shift,
 }
 
 
