@@ -28,7 +28,7 @@ BUDGET = {
     "meta_schedule": 1690,
     "micro": 3600,
     "model": 3900,
-    "op": 34650,
+    "op": 34800,
     "quantization": 2690,
     "relay": 12830,
     "rpc": 5090,
