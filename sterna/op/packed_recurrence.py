@@ -17,8 +17,9 @@ from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import of_kind, same_dtype, tensor, tensors
 from sterna.op.dynamic import tensor_type
 from sterna.op.recurrence import Network, RecurrentAttrs
+from sterna.op.recurrent_shares import Share, Work, vectors_of
 from sterna.op.recurrent_steps import (
-    ONE_SEQUENCE,
+    BLOCKS,
     SEQUENCES,
     UNITS,
     RegisterTiles,
@@ -34,7 +35,9 @@ from sterna.relay.expr import RelayExpr, Tuple, TupleGetItem, const
 from sterna.relay.op import OPAQUE, Case, ContractionRules, OpRecord, call
 from sterna.schedule.choose import deciding
 from sterna.schedule.contraction import Contraction
+from sterna.schedule.gpu.limits import Limits
 from sterna.schedule.products import wide
+from sterna.support.dtype import DataType
 from sterna.target import Target, is_gpu, processor_of
 from sterna.te import Tensor
 
@@ -57,7 +60,18 @@ class StepsAttrs(RecurrentAttrs):
     rows: int = 1
     """So many of them are in a register tile at most."""
     share: str = SEQUENCES
-    """What threads share: sequences, or the units of each step."""
+    """What threads share: sequences, or the units of each step; on a GPU these by blocks."""
+    units: int = 1
+    """Units of a block of a GPU."""
+    parts: int = 1
+    """Threads of a GPU that share a sum."""
+    at_once: int = 0
+    """Blocks of a processor of a GPU that is told; 0 for others."""
+
+    @property
+    def on_blocks(self) -> Share:
+        """What a block of a GPU has of a step."""
+        return Share(self.units, self.together, self.rows, self.parts, self.at_once)
 
 
 def in_steps(
@@ -68,25 +82,29 @@ def in_steps(
     kinds = [tensor_type(data), *tensors(weights.checked_type, "weights")]
     if not isinstance(weights, Tuple) or any(type(n) is not int for k in kinds for n in k.shape):
         return None
-    if wide(kinds[0].dtype) != kinds[0].dtype:
-        on_device = target is not None and is_gpu(target)
-        return None if on_device else _in_float32(network, attrs, data, weights.fields)
+    kind = wide(kinds[0].dtype)
+    is_blocks = target is not None and is_gpu(target)
+    if kind != kinds[0].dtype and not is_blocks:
+        return _in_float32(network, attrs, data, weights.fields)
     weight, recurrence, *others = weights.fields
     given = dict(zip(attrs.given, others, strict=True))
     size = kinds[2].concrete_shape[2]
     with deciding(f"nn.{network.name} {kinds[0]!r}"):
-        tile, units, share = _decide(network, attrs, kinds, target)
+        units, chosen = _decide(network, attrs, kinds, target)
     packing = _Packing(network.gates, size, len(attrs.directions), units)
     first, second, features = kinds[0].concrete_shape
     rows = packing.of_gates(weight)
     projected = call(
         "nn.dense", call("reshape", data, newshape=(first * second, features)),
         call("reshape", rows, newshape=(packing.numbers, features)), units=packing.numbers,
+        out_dtype=str(kind),
     )
-    turned = call("transpose", packing.of_gates(recurrence), axes=(0, 1, 4, 2, 3))
-    operands: dict[str, RelayExpr] = {"columns": turned}
+    operands: dict[str, RelayExpr] = {
+        "columns": packing.rows(recurrence) if is_blocks else packing.columns(recurrence)
+    }
     if "bias" in given:
-        early, late = _biases(packing, given.pop("bias"), network.late(attrs))
+        bias = _cast(given.pop("bias"), kind)
+        early, late = _biases(packing, bias, network.late(attrs))
         projected = call("add", projected, call("reshape", early, newshape=(packing.numbers,)))
         if late is not None:
             operands["late_bias"] = late
@@ -97,9 +115,12 @@ def in_steps(
     options = {name: value for name, value in attrs.items() if name != "given"}
     return call(
         f"nn.{network.name}_steps", call("reshape", projected, newshape=shape),
-        Tuple(tuple(operands.values())), given=tuple(operands)[1:],
-        together=tile.together, rows=tile.rows, share=share, **options,
+        Tuple(tuple(operands.values())), given=tuple(operands)[1:], **chosen, **options,
     )
+
+
+def _cast(part: RelayExpr, kind: DataType) -> RelayExpr:
+    return part if tensor_type(part).dtype == kind else call("cast", part, dtype=str(kind))
 
 
 def _in_float32(
@@ -119,21 +140,29 @@ def _in_float32(
 
 def _decide(
     network: Network, attrs: RecurrentAttrs, kinds: list[TensorType], target: Target | None
-) -> tuple[Tile, int, str]:
-    """The sequences and the units of a register tile, and what threads of the target share."""
+) -> tuple[int, dict[str, Any]]:
+    """How many units are packed together, and what the steps are told of tiles and threads."""
     size, dtype = kinds[2].concrete_shape[2], kinds[0].dtype
-    if target is None or is_gpu(target):
-        return ONE_SEQUENCE, units_of_block(network.gates, size), SEQUENCES
-    processor = processor_of(target)
+    if target is None:
+        return units_of_block(network.gates, size), {}
     first, second, _ = kinds[0].concrete_shape
     time, batch = by_layout(attrs, (first, second))
+    if is_gpu(target):
+        work = Work(network.gates, size, batch, len(attrs.directions), dtype, wide(dtype))
+        found = work.choose(Limits.of(target))
+        return 1, {
+            "together": found.sequences, "rows": found.rows, "units": found.units,
+            "parts": found.parts, "share": BLOCKS,
+            "at_once": work.at_once(found) if "cuda" in target.keys else 0,
+        }
+    processor = processor_of(target)
     threads, lines = processor.threads, batch * len(attrs.directions)
     step_cycles = network.gates * size * size / processor.lanes(dtype)
     share = shared_by_threads(threads, lines, time, step_cycles) if threads > 1 else SEQUENCES
     alike = 1 if "sequence_lens" in attrs.given else batch
     together = largest_divisor(alike, alike if share == UNITS else -(-lines // threads))
     rows, units = RegisterTiles(network.gates, size, alike, together, processor, dtype).choose()
-    return Tile(max(together, rows), rows), units, share
+    return units, {"together": max(together, rows), "rows": rows, "share": share}
 
 
 def _biases(
@@ -177,6 +206,17 @@ class _Packing:
         axes = (0, 2, 1, 3, *range(4, 4 + len(rest)))
         return call("transpose", call("reshape", made, newshape=split), axes=axes)
 
+    def columns(self, recurrence: RelayExpr) -> RelayExpr:
+        """Weights of the recurrence, those that a number of the state is multiplied by together."""
+        return call("transpose", self.of_gates(recurrence), axes=(0, 1, 4, 2, 3))
+
+    def rows(self, recurrence: RelayExpr) -> RelayExpr:
+        """Those of a unit's gates as rows of whole vectors."""
+        made, kind = self.of_gates(recurrence), tensor_type(recurrence).dtype
+        missing = vectors_of(kind, self.size) - self.size
+        border = (*((0, 0) for _ in range(4)), (0, missing))
+        return call("nn.pad", made, const(0.0, kind), pad_width=border) if missing else made
+
     def rows_of(self, packed: Array) -> Array:
         """(..., direction, block, gate, unit) as (..., direction, gate and unit)."""
         *rest, count, blocks, gates, units = packed.shape
@@ -194,8 +234,12 @@ def _infer(network: Network, attrs: StepsAttrs, projected: Type, weights: Type) 
     if len(kinds) != 1 + len(attrs.given):
         raise ValueError(f"weights are columns, {', '.join(attrs.given)}, not {len(kinds)} tensors")
     operands = _operands(attrs, kinds)
-    same_dtype([x, operands["columns"]], ["projected", "columns"])
-    *_, size, _, units = tensor(operands["columns"], "columns", 5).concrete_shape
+    columns = tensor(operands["columns"], "columns", 5)
+    if attrs.share != BLOCKS:
+        same_dtype([x, columns], ["projected", "columns"])
+    elif x.dtype != wide(columns.dtype):
+        raise ValueError(f"projected is {wide(columns.dtype)}, as sums are, not {x.dtype}")
+    size, units = _extents(attrs, columns)
     packing = _Packing(network.gates, size, len(attrs.directions), units)
     count, blocks, gates, units = packing.shape
     first, second = x.concrete_shape[:2]
@@ -203,7 +247,10 @@ def _infer(network: Network, attrs: StepsAttrs, projected: Type, weights: Type) 
     state = (*by_layout(attrs, (count, batch)), size)
     wanted: dict[str, tuple[int, ...]] = {
         "projected": (first, second, *packing.shape),
-        "columns": (count, blocks, size, gates, units),
+        "columns": (
+            (count, size, gates, 1, vectors_of(columns.dtype, size)) if attrs.share == BLOCKS
+            else (count, blocks, size, gates, units)
+        ),
         "late_bias": (count, blocks, network.late(attrs), units),
         "sequence_lens": (batch,),
         "initial_h": state,
@@ -215,14 +262,22 @@ def _infer(network: Network, attrs: StepsAttrs, projected: Type, weights: Type) 
             raise ValueError(f"{name} has shape {wanted[name]}, not {kind.concrete_shape}")
     network.functions(attrs)
     steps = (time, count, batch) if attrs.layout == 0 else (batch, time, count)
-    last = TensorType(state, x.dtype)
-    return TupleType((TensorType((*steps, size), x.dtype), *[last] * network.states))
+    last = TensorType(state, columns.dtype)
+    return TupleType((TensorType((*steps, size), columns.dtype), *[last] * network.states))
+
+
+def _extents(attrs: StepsAttrs, columns: TensorType) -> tuple[int, int]:
+    """The units of a state, and those that are packed together."""
+    shape = columns.concrete_shape
+    return (shape[1], 1) if attrs.share == BLOCKS else (shape[2], shape[4])
 
 
 def _compute(
     network: Network, attrs: StepsAttrs, out: TupleType, projected: Tensor, weights: list[Tensor]
 ) -> list[Tensor]:
     operands = {"projected": projected, **_operands(attrs, weights)}
+    if attrs.share == BLOCKS:
+        return network.block_steps(attrs, out, operands, attrs.on_blocks)
     return network.steps(attrs, out, operands, Tile(attrs.together, attrs.rows), attrs.share)
 
 
@@ -232,6 +287,8 @@ def _reference(
     """The whole network, whose input comes through the weights unchanged."""
     operands = _operands(attrs, weights)
     columns = operands.pop("columns")
+    if attrs.share == BLOCKS:
+        columns = columns[..., : columns.shape[1]].transpose(0, 1, 4, 2, 3)
     count, _, size, gates, units = columns.shape
     packing = _Packing(gates, size, count, units)
     rows = packing.rows_of(projected)
@@ -249,13 +306,14 @@ def _reference(
     given |= operands
     x = rows.reshape(*rows.shape[:2], count * each)
     parts = [weight, recurrence.swapaxes(1, 2), *given.values()]
-    return network.reference(attrs.replace(given=tuple(given)), x, parts)
+    made = network.reference(attrs.replace(given=tuple(given)), x, parts)
+    return [each.astype(columns.dtype) for each in made]
 
 
 def _contraction(attrs: StepsAttrs, projected: TensorType, weights: TupleType) -> Contraction:
     """The states of all steps times the recurrence's weights, a step after the other."""
-    _, blocks, size, gates, units = tensors(weights, "weights")[0].concrete_shape
-    first, second, *_ = projected.concrete_shape
+    size, units = _extents(attrs, tensors(weights, "weights")[0])
+    first, second, _, blocks, gates, _ = projected.concrete_shape
     time, batch = by_layout(attrs, (first, second))
     count, kind = len(attrs.directions), projected.dtype
     rows = time * batch * count

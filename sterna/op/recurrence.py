@@ -19,6 +19,8 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor, tensors
 from sterna.op.gates import ACTIVATIONS, Gate, gates_of
+from sterna.op.recurrent_blocks import write_blocks
+from sterna.op.recurrent_shares import Share
 from sterna.op.recurrent_steps import (
     ONE_SEQUENCE,
     SEQUENCES,
@@ -217,6 +219,17 @@ class Network:
         def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
             buffers = dict(zip(operands, ins, strict=True))
             write_steps(self.step, attrs, ib, buffers, outs, self.functions(attrs), tile, share)
+
+        return statements(out, list(operands.values()), fill, f"T_{self.name}")
+
+    def block_steps(
+        self, attrs: RecurrentAttrs, out: TupleType, operands: dict[str, Tensor], share: Share
+    ) -> list[Tensor]:
+        """The steps of what is packed for a GPU."""
+
+        def fill(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
+            buffers = dict(zip(operands, ins, strict=True))
+            write_blocks(self.step, attrs, ib, buffers, outs, self.functions(attrs), share)
 
         return statements(out, list(operands.values()), fill, f"T_{self.name}")
 

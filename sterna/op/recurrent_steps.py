@@ -38,6 +38,8 @@ STATES = ("initial_h", "initial_c")
 
 # What threads share: all that belongs to a sequence and a direction, or the blocks of each step.
 SEQUENCES, UNITS = "sequences", "units"
+# On a GPU: blocks share the units of each step.
+BLOCKS = "blocks"
 # Sequences of a register tile, at most.
 MOST_ROWS = 8
 # Cycles by which a vector of weights from the second cache delays the products.
@@ -273,6 +275,10 @@ class Steps:
         return build.cast(time.dtype, build.maximum(build.minimum(told, most), zero))
 
     # ---- what the networks' steps are made of ----
+
+    def scratch(self, name: str) -> BufferVar:
+        """Room for a number of each unit, from one loop over blocks to the next."""
+        return self.ib.allocate(self.kind, self.states[0].shape, name=name)
 
     @contextmanager
     def each_block(self) -> Iterator[Expr]:

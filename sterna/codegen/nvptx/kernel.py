@@ -74,7 +74,7 @@ class KernelEmitter(StmtEmitter):
         self._thread_along_x: Var | None = None
         self.cluster = 1
         """Neighbouring blocks that run together."""
-        self.least_blocks = 1
+        self.least_blocks = 0
         """Blocks that a processor has registers for at once."""
         self._declared = 0
         self._wanted: str | None = None
@@ -131,7 +131,7 @@ class KernelEmitter(StmtEmitter):
         sizes = _block_size(function)
         if self.cluster > 1:
             sizes += f' "nvvm.cluster_dim"="{self.cluster},1,1"'
-        if self.least_blocks > 1:
+        if self.least_blocks:
             sizes += f' "nvvm.minctasm"="{self.least_blocks}"'
         return self.writer.text(f'{head} nounwind "no-builtins"{sizes}')
 

@@ -388,7 +388,7 @@ _WRITERS: Mapping[str, Writer] = {
 _HOPPER_ALONE, _HOPPER = Needs(90, 83, only=("sm_90a",)), Needs(90, 83)
 _NEEDS = {
     "launch_dependents": Needs(90, 78), "wait_for_grids": Needs(90, 78),
-    "registers": _HOPPER_ALONE,
+    "registers": _HOPPER_ALONE, "blocks_at_once": Needs(),
     **dict.fromkeys(
         ("copy_in", "copy_in_commit", "copy_in_wait", "ldmatrix", "mma", "shared_address",
          "store_word", "store_pair", "keep_pair", "pack_pair"), Needs(80, 70)

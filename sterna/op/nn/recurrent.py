@@ -64,8 +64,9 @@ class LSTMAttrs(RecurrentAttrs):
 
 
 def _rnn_step(steps: Steps, now: Expr) -> None:
-    (h,), (f,) = steps.states, steps.functions
+    (f,) = steps.functions
     with steps.each_block() as block:
+        (h,) = steps.states
         gates = steps.gates_of(block, range(1), partial(steps.input, now, block), h)
         with steps.each_unit() as (row, unit):
             steps.next[steps.place(row, block, unit)] = f.expr(gates[row, 0, unit])
@@ -92,8 +93,9 @@ def _gru_step(steps: Steps, now: Expr) -> None:
 
 
 def _reset_products(steps: Steps, now: Expr) -> None:
-    (h,), (f, g), hidden = steps.states, steps.functions, 2
+    (f, g), hidden = steps.functions, 2
     with steps.each_block() as block:
+        (h,) = steps.states
 
         def start(row: Expr, gate: int, unit: Expr) -> Expr:
             if gate == hidden:
@@ -110,16 +112,17 @@ def _reset_products(steps: Steps, now: Expr) -> None:
 
 
 def _reset_states(steps: Steps, now: Expr) -> None:
-    (h,), (f, g), ib = steps.states, steps.functions, steps.ib
-    update = ib.allocate(steps.kind, h.shape, name="update")
-    reset = ib.allocate(steps.kind, h.shape, name="reset")
+    f, g = steps.functions
+    update, reset = steps.scratch("update"), steps.scratch("reset")
     with steps.each_block() as block:
+        (h,) = steps.states
         gates = steps.gates_of(block, range(2), partial(steps.input, now, block), h)
         with steps.each_unit() as (row, unit):
             place = steps.place(row, block, unit)
             update[place] = f.expr(gates[row, 0, unit])
             reset[place] = f.expr(gates[row, 1, unit]) * h[place]
     with steps.each_block() as block:
+        (h,) = steps.states
         gates = steps.gates_of(block, range(2, 3), partial(steps.input, now, block), reset)
         with steps.each_unit() as (row, unit):
             place = steps.place(row, block, unit)
@@ -145,9 +148,10 @@ def _gru_array(
 
 
 def _lstm_step(steps: Steps, now: Expr) -> None:
-    (h, c), (f, g, h_function) = steps.states, steps.functions
+    f, g, h_function = steps.functions
     opened, out, kept, taken = range(4)
     with steps.each_block() as block:
+        h, c = steps.states
         gates = steps.gates_of(block, range(4), partial(steps.input, now, block), h)
 
         with steps.each_unit() as (row, unit):

@@ -47,7 +47,8 @@ class AheadWriter(RowWriter):
         block, thread = thread_axis("blockIdx.x"), thread_axis("threadIdx.x")
         ib.scope_attr(block, "thread_extent", self.blocks)
         ib.scope_attr(thread, "thread_extent", share.threads)
-        ib.emit(blocks_at_once(self.at_once))
+        if self.at_once > 1:
+            ib.emit(blocks_at_once(self.at_once))
         self.lane, self.place_in_block, self.is_there = thread.var, build.const(0), None
         places = (1, share.own, share.threads, share.lanes)
         self.shared = self._windows("shared.dyn", places)

@@ -1,0 +1,123 @@
+"""How blocks and threads of a GPU share the steps of recurrent networks."""
+
+from dataclasses import dataclass
+
+from sterna.schedule.choose import choose
+from sterna.schedule.gpu.access import VECTOR_BYTES
+from sterna.schedule.gpu.limits import Limits
+from sterna.support.dtype import DataType
+
+PROCESSORS, SCHEDULERS, WARP, LINE_BYTES = 132, 4, 32, 128
+PARTS, COUNTS = (8, 16, 32), (1, 2, 4, 8, 16)
+MOST_SUMS = 32
+"""Of a thread."""
+MOST_THREADS = 512
+"""Of a processor: each has 128 registers then."""
+HELD_NUMBERS = 96
+"""Of weights and states that a thread loads together."""
+# What a step takes beside its sums, and a load that nothing hides, in cycles; and how many bytes a
+# processor gets of the second cache in one.
+STEP_CYCLES, LOAD_CYCLES, CACHE_BYTES = 2000.0, 600.0, 48.0
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """What a block and a thread of it have of a step."""
+
+    units: int
+    """Of a block."""
+    sequences: int
+    """Of a block."""
+    rows: int
+    """Sequences of a thread."""
+    parts: int
+    """Threads that share a sum."""
+    at_once: int = 0
+    """Blocks of a processor, which registers are given by; 0 where a target is not told."""
+
+    @property
+    def threads(self) -> int:
+        """Of a block."""
+        return self.units * (self.sequences // self.rows) * self.parts
+
+    def __str__(self) -> str:
+        return f"{self.units} units x {self.sequences} sequences, {self.rows} by {self.parts}"
+
+    def joins(self, gates: int) -> int:
+        """How many sums of each gate are left when most threads have added what others had."""
+        wanted = self.units * self.sequences * gates
+        most = min(self.parts, max(1, self.threads // wanted))
+        return 1 << (most.bit_length() - 1)
+
+    def shared_numbers(self, gates: int) -> int:
+        """The room for sums that threads hand to others."""
+        wanted = self.units * self.sequences * gates
+        return wanted * (self.parts + 1 + self.joins(gates))
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """What there is to do in a step."""
+
+    gates: int
+    size: int
+    sequences: int
+    directions: int
+    weight: DataType
+    sums: DataType
+
+    def choose(self, limits: Limits) -> Share:
+        """How blocks and threads share it."""
+        offered = [
+            Share(units, rows * groups, rows, parts)
+            for units in COUNTS for rows in COUNTS for groups in COUNTS for parts in PARTS
+        ]
+        most = min(limits.threads, 256)
+        fitting = [
+            each for each in offered
+            if each.threads <= most and self.gates * each.rows <= MOST_SUMS
+            and each.shared_numbers(self.gates) * self.sums.bytes <= limits.shared_bytes
+            and (each.units == 1 or each.units < 2 * self.size)
+            and (each.sequences == 1 or each.sequences < 2 * self.sequences)
+        ]
+        return choose("blocks of a recurrence", fitting, self._cycles)
+
+    def at_once(self, share: Share) -> int:
+        """How many blocks a processor of a large GPU has, each with registers enough."""
+        return max(1, min(-(-self._blocks(share) // PROCESSORS), MOST_THREADS // share.threads))
+
+    def _blocks(self, share: Share) -> int:
+        return self.directions * -(-self.size // share.units) * -(
+            -self.sequences // share.sequences)
+
+    def _cycles(self, share: Share) -> float:
+        vector = VECTOR_BYTES // self.weight.bytes
+        turns = -(-self.size // (vector * share.parts))
+        warps = max(SCHEDULERS, -(-share.threads // WARP))
+        products = warps * turns * vector * self.gates * share.rows / SCHEDULERS
+        across = min(WARP // share.parts, share.units * share.sequences // share.rows)
+        own = -(-across // (share.sequences // share.rows))
+        lines = VECTOR_BYTES * share.parts / LINE_BYTES
+        states = vector * self.sums.bytes / VECTOR_BYTES
+        loads = warps * turns * lines * (self.gates * own + share.rows * across * states)
+        brought = (
+            share.units * self.gates * self.size * self.weight.bytes
+            + share.sequences * self.size * self.sums.bytes
+        ) / CACHE_BYTES
+        joined = share.threads * self.gates * share.rows / WARP * 2
+        together = turns_together(share, self.gates, vector)
+        waits = -(-turns // together) * LOAD_CYCLES / max(1, warps // (2 * SCHEDULERS))
+        each = max(products, loads, brought) + joined
+        return STEP_CYCLES + waits + max(1.0, self._blocks(share) / PROCESSORS) * each
+
+
+def turns_together(share: Share, gates: int, vector: int) -> int:
+    """How many vectors of each row a thread loads at once."""
+    most = max(1, HELD_NUMBERS // ((gates + share.rows) * vector))
+    return int(1 << (most.bit_length() - 1))
+
+
+def vectors_of(weight: DataType, size: int) -> int:
+    """What a row of weights is filled up to: whole vectors of 16 bytes."""
+    vector = VECTOR_BYTES // weight.bytes
+    return -(-size // vector) * vector
