@@ -57,7 +57,8 @@ def as_they_lie(
     read them so; name: that of the operator."""
     if target is None or not is_gpu(target) or not reads_columns(target.attrs.get("arch")):
         return None
-    if str(tensor_type(args[0]).dtype) not in KINDS:
+    kind = str(tensor_type(args[0]).dtype)
+    if kind not in (*KINDS, "float32"):
         return None
     is_dense = name == "nn.dense"
     turned = [False, True] if is_dense else [
@@ -65,6 +66,7 @@ def as_they_lie(
     lies = [
         isinstance(arg, Call) and swaps_last(arg) and not is_known(arg.args[0]) for arg in args
     ]
+    lies[0] = lies[0] and kind in KINDS  # lanes read rows as long as the sums alone
     if not any(lies):
         return None
     given = [arg.args[0] if lie else arg  # type: ignore[attr-defined]
