@@ -13,11 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir.types import TensorType, TupleType, Type
 from sterna.op.checks import of_kind, same_dtype, tensor, tensors
 from sterna.op.dynamic import tensor_type
 from sterna.op.recurrence import Network, RecurrentAttrs
-from sterna.op.recurrent_shares import Share, Work, vectors_of
+from sterna.op.recurrent_shares import Share, Work, sequences_of_cluster, vectors_of
 from sterna.op.recurrent_steps import (
     BLOCKS,
     SEQUENCES,
@@ -67,11 +68,14 @@ class StepsAttrs(RecurrentAttrs):
     """Threads of a GPU that share a sum."""
     at_once: int = 0
     """Blocks of a processor of a GPU that is told; 0 for others."""
+    in_cluster: int = 0
+    """Sequences of a cluster of blocks that keep the weights for all steps; 0 without such."""
 
     @property
     def on_blocks(self) -> Share:
         """What a block of a GPU has of a step."""
-        return Share(self.units, self.together, self.rows, self.parts, self.at_once)
+        return Share(
+            self.units, self.together, self.rows, self.parts, self.at_once, self.in_cluster)
 
 
 def in_steps(
@@ -154,6 +158,10 @@ def _decide(
             "together": found.sequences, "rows": found.rows, "units": found.units,
             "parts": found.parts, "share": BLOCKS,
             "at_once": work.at_once(found) if "cuda" in target.keys else 0,
+            "in_cluster": (
+                sequences_of_cluster(work, found)
+                if _has_clusters(target) and network.rounds(attrs) == 1 and time else 0
+            ),
         }
     processor = processor_of(target)
     threads, lines = processor.threads, batch * len(attrs.directions)
@@ -163,6 +171,11 @@ def _decide(
     together = largest_divisor(alike, alike if share == UNITS else -(-lines // threads))
     rows, units = RegisterTiles(network.gates, size, alike, together, processor, dtype).choose()
     return units, {"together": max(together, rows), "rows": rows, "share": share}
+
+
+def _has_clusters(target: Target) -> bool:
+    arch = target.attrs.get("arch")
+    return isinstance(arch, str) and Architecture.of(arch).number >= 90
 
 
 def _biases(

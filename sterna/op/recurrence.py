@@ -95,6 +95,8 @@ class Network:
     """array_step(attrs, gate functions, x, h, c, parts): the next state in NumPy."""
     late: Callable[[Any], int]
     """late(attrs): of how many of the last gates the step itself adds the recurrence's bias."""
+    rounds: Callable[[Any], int] = lambda attrs: 1
+    """rounds(attrs): how often a step multiplies what all units have made before."""
 
     def functions(self, attrs: RecurrentAttrs) -> list[list[Gate]]:
         """The gates' functions of each direction."""

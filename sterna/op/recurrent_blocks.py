@@ -16,6 +16,7 @@ from typing import Any
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike
 from sterna.op.gates import Gate
+from sterna.op.recurrent_clusters import ClusterSteps
 from sterna.op.recurrent_shares import Share, turns_together
 from sterna.op.recurrent_steps import STATES, Options, Step, by_layout
 from sterna.schedule.gpu.access import VECTOR_BYTES
@@ -29,14 +30,16 @@ def write_blocks(
     outs: list[BufferVar], functions: list[list[Gate]], share: Share,
 ) -> None:
     """All steps of all sequences, both directions side by side where their functions are one."""
-    count = len(attrs.directions)
+    which = [range(place, place + 1) for place in range(len(functions))]
     if all(each == functions[0] for each in functions):
-        BlockSteps(step, attrs, ib, operands, outs, range(count), functions[0], share).write()
-        return
-    for direction, own in enumerate(functions):
+        which = [range(len(functions))]
+    for directions in which:
+        given = (step, attrs, ib, operands, outs, directions, functions[directions.start])
         with ib.new_scope():
-            which = range(direction, direction + 1)
-            BlockSteps(step, attrs, ib, operands, outs, which, own, share).write()
+            if share.in_cluster:
+                ClusterSteps(*given, share.in_cluster).write()
+            else:
+                BlockSteps(*given, share).write()
 
 
 class Own:

@@ -34,6 +34,8 @@ class Share:
     """Threads that share a sum."""
     at_once: int = 0
     """Blocks of a processor, which registers are given by; 0 where a target is not told."""
+    in_cluster: int = 0
+    """Sequences of a cluster of blocks that keep the weights; 0 where each step is a kernel."""
 
     @property
     def threads(self) -> int:
@@ -80,7 +82,7 @@ class Work:
             and (each.units == 1 or each.units < 2 * self.size)
             and (each.sequences == 1 or each.sequences < 2 * self.sequences)
         ]
-        return choose("blocks of a recurrence", fitting, self._cycles)
+        return choose("blocks of a recurrence", fitting, self.cycles)
 
     def at_once(self, share: Share) -> int:
         """How many blocks a processor of a large GPU has, each with registers enough."""
@@ -90,7 +92,8 @@ class Work:
         return self.directions * -(-self.size // share.units) * -(
             -self.sequences // share.sequences)
 
-    def _cycles(self, share: Share) -> float:
+    def cycles(self, share: Share) -> float:
+        """What a step takes by launches."""
         vector = VECTOR_BYTES // self.weight.bytes
         turns = -(-self.size // (vector * share.parts))
         warps = max(SCHEDULERS, -(-share.threads // WARP))
@@ -121,3 +124,42 @@ def vectors_of(weight: DataType, size: int) -> int:
     """What a row of weights is filled up to: whole vectors of 16 bytes."""
     vector = VECTOR_BYTES // weight.bytes
     return -(-size // vector) * vector
+
+
+# ---- clusters ----
+
+CLUSTER, LANES = 8, 8
+"""Blocks of a cluster, and lanes that share the sums of a unit."""
+UNITS_OF_WARP = WARP // LANES
+OF_CLUSTER = (1, 2, 4)
+"""Sequences: a warp sends the states of four at once."""
+MEETING_CYCLES = 1500.0
+"""What a step of a cluster takes beside its products."""
+REGISTERS, MOST_REGISTERS, OTHER_REGISTERS, MOST_OF_BLOCK = 65536, 255, 64, 1024
+
+
+def cluster_units(size: int) -> int:
+    """The units of a block, which fill its warps."""
+    return -(-size // (CLUSTER * UNITS_OF_WARP)) * UNITS_OF_WARP
+
+
+def sequences_of_cluster(work: Work, share: Share) -> int:
+    """How many sequences a cluster has, all of whose weights are in registers; 0 where a kernel for
+    each step, whose blocks have such a share, is as good."""
+    threads, weights = cluster_units(work.size) * LANES, work.gates * cluster_units(work.size)
+
+    def has_room(sequences: int) -> bool:
+        beside = OTHER_REGISTERS + sequences * (2 * work.gates + 4)
+        own = -(-(weights + beside) // 8) * 8
+        return own <= MOST_REGISTERS and own * threads <= REGISTERS
+
+    def cycles(sequences: int) -> float:
+        if not sequences:
+            return work.cycles(share)
+        clusters = work.directions * -(-work.sequences // sequences)
+        products = sequences * weights * -(-threads // (WARP * SCHEDULERS))
+        return -(-clusters * CLUSTER // PROCESSORS) * (MEETING_CYCLES + products)
+
+    fits = work.sums == "float32" and threads <= MOST_OF_BLOCK
+    offered = [0, *(n for n in OF_CLUSTER if fits and has_room(n) and n < 2 * work.sequences)]
+    return choose("sequences of a cluster", offered, cycles)

@@ -1,4 +1,4 @@
-"""Recurrent networks on GPUs: a kernel for each step, whose blocks share units and sequences."""
+"""Recurrent networks on GPUs: a kernel for each step, or clusters of blocks for all steps."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ import sterna as tvm
 from sterna import relay
 from sterna.codegen import nvptx
 from sterna.lowering.lower_kernel import lower_kernel
-from sterna.op.recurrent_shares import Share, Work
+from sterna.op.recurrent_shares import Share, Work, sequences_of_cluster
 from sterna.relay.arrays import numpy_dtype
 from sterna.relay.expr import Function
 from sterna.relay.op import find
@@ -54,7 +54,10 @@ def network(
     return getattr(relay.nn, kind)(x, **parts, **attrs).astuple()
 
 
-def steps_of(expr: Any, target: str = HOPPER) -> Function:
+AMPERE = "cuda -arch=sm_80"
+
+
+def steps_of(expr: Any, target: str) -> Function:
     """The kernel of a network's steps."""
     (found,) = [
         each for each in kernels_of(expr, target).values()
@@ -63,10 +66,37 @@ def steps_of(expr: Any, target: str = HOPPER) -> Function:
     return found
 
 
-def loops_of(function: Function, target: str = HOPPER) -> Any:
+def loops_of(function: Function, target: str) -> Any:
     where = Target(target)
     made = lower_kernel(function, "kernel", processor_of(where), where)
     return loop_pipeline.run(made.function)
+
+
+def attrs_of(function: Function) -> Any:
+    """What the steps are told."""
+    return next(call.attrs for call in calls_of(function) if "_steps" in str(call.op))
+
+
+def check(function: Function, target: str) -> None:
+    """Threads in any order give what the reference does, and nothing races."""
+    (call,) = [each for each in calls_of(function) if "_steps" in str(each.op)]
+    rng = np.random.default_rng(1)
+    arrays: list[Any] = []
+    for param in function.params:
+        kind: Any = param.checked_type
+        shape, dtype = kind.concrete_shape, str(kind.dtype)
+        arrays.append(
+            np.arange(shape[0]).astype(dtype) + 1 if dtype == "int32"
+            else rng.uniform(-0.7, 0.7, shape).astype(numpy_dtype(dtype))
+        )
+    wanted = flatten(value_of_type(
+        find(str(call.op)), call.attrs, call.checked_type, [arrays[0], arrays[1:]]))
+    outs = [np.zeros_like(want) for want in wanted]
+    run_on_device(loops_of(function, target), *arrays, *outs, seed=len(arrays))
+    for out, want in zip(outs, wanted, strict=True):
+        np.testing.assert_allclose(
+            out.astype("float32"), want.astype("float32"),
+            rtol=1e-2 if out.dtype != "float32" else 1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(("kind", "batch", "size", "share", "more"), [
@@ -83,29 +113,34 @@ def test_threads_share_a_step_without_races(
     kind: str, batch: int, size: int, share: Share, more: dict[str, Any]
 ) -> None:
     with answering({"blocks of a recurrence": str(share)}):
-        function = steps_of(network(kind, batch=batch, size=size, **{"given": (), **more}))
-    (call,) = [each for each in calls_of(function) if "_steps" in str(each.op)]
-    attrs: Any = call.attrs
-    assert attrs.on_blocks.threads == share.threads
-    rng = np.random.default_rng(1)
-    arrays: list[Any] = []
-    for param in function.params:
-        kinds: Any = param.checked_type
-        shape, dtype = kinds.concrete_shape, str(kinds.dtype)
-        arrays.append(
-            np.arange(shape[0]).astype(dtype) + 1 if dtype == "int32"
-            else rng.uniform(-0.7, 0.7, shape).astype(numpy_dtype(dtype))
-        )
-    record = find(str(call.op))
-    wanted = flatten(value_of_type(
-        record, call.attrs, call.checked_type, [arrays[0], arrays[1:]]))
-    outs = [np.zeros_like(want) for want in wanted]
-    loops = loops_of(function)
-    run_on_device(loops, *arrays, *outs, seed=size)
-    for out, want in zip(outs, wanted, strict=True):
-        np.testing.assert_allclose(
-            out.astype("float32"), want.astype("float32"), rtol=1e-2 if "dtype" in more else 1e-5,
-            atol=1e-5)
+        function = steps_of(network(kind, batch=batch, size=size, **{"given": (), **more}), AMPERE)
+    assert attrs_of(function).on_blocks.threads == share.threads
+    check(function, AMPERE)
+
+
+@pytest.mark.parametrize(("kind", "batch", "size", "sequences", "more"), [
+    ("rnn", 2, 6, 2, {"direction": "reverse", "given": ("sequence_lens",), "time": 4}),
+    ("lstm", 1, 5, 1, {"given": ("bias", "initial_h"), "dtype": "bfloat16", "time": 2}),
+])
+def test_blocks_of_a_cluster_keep_weights(
+    kind: str, batch: int, size: int, sequences: int, more: dict[str, Any]
+) -> None:
+    with answering({"sequences of a cluster": str(sequences)}):
+        function = steps_of(network(kind, batch=batch, size=size, **{"given": (), **more}), HOPPER)
+    assert attrs_of(function).in_cluster == sequences
+    check(function, HOPPER)
+
+
+def test_clusters_have_what_registers_keep() -> None:
+    large, kind = Limits(256, 49152, 32), DataType("float32")
+
+    def sequences(gates: int, size: int, batch: int, sums: str = "float32") -> int:
+        work = Work(gates, size, batch, 1, kind, DataType(sums))
+        return sequences_of_cluster(work, work.choose(large))
+
+    assert [sequences(4, 256, batch) for batch in (1, 16, 32, 64)] == [1, 1, 2, 4]
+    assert sequences(3, 300, 1) and sequences(1, 400, 1)
+    assert not sequences(4, 512, 1) and not sequences(4, 64, 4, "float64")
 
 
 def test_work_is_shared_by_what_there_is() -> None:
@@ -125,15 +160,18 @@ def test_work_is_shared_by_what_there_is() -> None:
 
 @requires_ptxas
 @pytest.mark.parametrize(("arch", "dtype", "batch"), [
-    ("sm_90a", "bfloat16", 16), ("sm_90a", "float32", 64), ("sm_53", "float16", 1),
+    ("sm_90a", "bfloat16", 16), ("sm_90a", "float32", 64), ("sm_80", "bfloat16", 16),
+    ("sm_53", "float16", 1),
 ])
 def test_steps_are_assembled_without_spills(arch: str, dtype: str, batch: int) -> None:
     target = f"cuda -arch={arch}"
     made = steps_of(network("lstm", ("bias",), batch, 256, dtype=dtype), target)
     _, kernels = split_host_device(loops_of(made, target))
-    assert len(kernels) == 3
     text = nvptx.generate(kernels, arch)
-    assert "ld.global.nc.v4" in text.replace("nc.L1::evict", "nc") and text.count("bar.sync") == 2
+    if len(kernels) == 1:
+        assert "st.async" in text and "cluster" in text
+    else:
+        assert len(kernels) == 3 and text.count("bar.sync") == 2
     found = assemble(text, arch)
     assert not found.spilled_bytes and not found.stack_bytes
 

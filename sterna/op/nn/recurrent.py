@@ -192,7 +192,8 @@ def _lstm_array(
 
 RNN = Network("rnn", 1, 1, ("tanh",), _rnn_step, _rnn_array, lambda attrs: 0)
 GRU = Network("gru", 3, 1, ("sigmoid", "tanh"), _gru_step, _gru_array,
-              lambda attrs: int(attrs.linear_before_reset))
+              lambda attrs: int(attrs.linear_before_reset),
+              lambda attrs: 2 - int(attrs.linear_before_reset))
 LSTM = Network("lstm", 4, 2, ("sigmoid", "tanh", "tanh"), _lstm_step, _lstm_array, lambda attrs: 0)
 
 
