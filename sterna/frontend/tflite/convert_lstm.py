@@ -2,7 +2,8 @@
 a cell of 16 bits."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import cache
 
 import numpy as np
@@ -154,6 +155,42 @@ def recurrent(node: Node) -> RelayExpr:
         results.append(output)
     node.variables.assign_held(node, 4, output)
     return results[0] if is_single else call("stack", results, axis=axis)
+
+
+# ---- in both directions ----
+
+
+@converter("BIDIRECTIONAL_SEQUENCE_LSTM")
+def bidirectional_lstm(node: Node) -> list[RelayExpr]:
+    """Data, 17 operands of each direction, two states of each, and what a second input has."""
+    ways = [[0, *range(first, first + 17), state, state + 1]
+            for first, state in ((1, 35), (18, 37))]
+    return _both_ways(node, ways, 39, unidirectional_lstm)
+
+
+@converter("BIDIRECTIONAL_SEQUENCE_RNN")
+def bidirectional_rnn(node: Node) -> list[RelayExpr]:
+    """Data, weights, those of the last result, a bias and that result of each direction."""
+    return _both_ways(node, [[0, 1, 2, 3, 4], [0, 5, 6, 7, 8]], 9, recurrent)
+
+
+def _both_ways(
+    node: Node, ways: Sequence[Sequence[int]], second: int, convert: Callable[[Node], RelayExpr]
+) -> list[RelayExpr]:
+    """A layer forwards, and one that begins with the last step; by their operands."""
+    if node.has(second):
+        raise OpNotImplemented("a second input")
+    axis, found = _axis(node), []
+    for is_backward, places in enumerate(ways):
+        made = replace(
+            node, inputs=[node.get(place) for place in places],
+            operands_as=[node.operands_as[place] if place < len(node.operands_as) else None
+                         for place in places])
+        if is_backward:
+            made = replace(made, inputs=[call("reverse", node[0], axis), *made.inputs[1:]])
+        result = convert(made)
+        found.append(call("reverse", result, axis) if is_backward else result)
+    return [call("concatenate", found, axis=-1)] if node.attr("merge_outputs") else found
 
 
 # ---- of bytes ----
