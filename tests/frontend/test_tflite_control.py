@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from flatbuffers import flexbuffers
 
 import sterna
 from sterna.frontend.tflite.state import initial_state
@@ -89,6 +90,16 @@ def test_a_loop_that_runs_decide(rounds: int, tmp_path: Path) -> None:
     (tmp_path / "loop.tflite").write_bytes(data)
     for got, want in zip(sterna.compile(tmp_path / "loop.tflite")(*given), wanted, strict=True):
         np.testing.assert_array_equal(got, want)
+
+
+def test_a_graph_under_a_name() -> None:
+    options = ("StableHLOCompositeOptions", {
+        "name": "more.than", "decompositionSubgraphIndex": 1,
+        "compositeAttributes": list(flexbuffers.Dumps({}))})
+    main = Graph([T((2,))] * 3, [Op("STABLEHLO_COMPOSITE", [0], [1], options),
+                                 Op("STABLEHLO_COMPOSITE", [1], [2], options)], [0], [2])
+    data, x = model(main, binary("ADD", ADD, 5)), np.array([1, 2], "float32")
+    np.testing.assert_array_equal(run_imported(data, x), run_litert(data, x))
 
 
 def test_a_branch_may_write_a_variable() -> None:

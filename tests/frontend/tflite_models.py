@@ -144,12 +144,16 @@ def _operator(made: Any, op: Op) -> Any:
         one.intermediates = list(op.intermediates)
     if op.options is not None:
         name, given = op.options
-        one.builtinOptionsType = getattr(schema.BuiltinOptions, name)
+        number = getattr(schema.BuiltinOptions, name, None)
         table = getattr(schema, f"{name}T")()
         for key, value in given.items():
             assert hasattr(table, key), f"{name} has no {key}"
             setattr(table, key, value)
-        one.builtinOptions = table
+        if number is None:  # of later operators, which have a union of their own
+            one.builtinOptions2Type = getattr(schema.BuiltinOptions2, name)
+            one.builtinOptions2 = table
+        else:
+            one.builtinOptionsType, one.builtinOptions = number, table
     if op.custom_options:
         one.customOptions = np.frombuffer(op.custom_options, np.uint8)
     return one

@@ -45,6 +45,15 @@ def choice(node: Node) -> list[RelayExpr]:
     return [_either(condition, a, b) for a, b in zip(yes.results, no.results, strict=True)]
 
 
+@converter("STABLEHLO_COMPOSITE")
+def composite(node: Node) -> list[RelayExpr]:
+    """A graph that has a name, under which some runtimes know a kernel."""
+    part = _part(node, int(node.attr("decomposition_subgraph")), node.operands(), 0)
+    for name, value in part.assigned.items():
+        node.variables.assign(name, value)
+    return part.results
+
+
 def _either(condition: RelayExpr, yes: RelayExpr, no: RelayExpr) -> RelayExpr:
     if type_of(yes) != type_of(no):
         raise OpNotImplemented(f"branches that give {type_of(yes)!r} and {type_of(no)!r}")

@@ -83,6 +83,7 @@ RANDOM_UNIFORM 114 seed:q seed2:q
 MULTINOMIAL 114 seed:q seed2:q
 BUCKETIZE 115 boundaries:f[]
 GELU 116 approximate:?
+STABLEHLO_COMPOSITE 21 name:s decomposition_subgraph:i
 """
 
 _ARRAYS = {"i[]": "int32", "f[]": "float32"}

@@ -100,8 +100,10 @@ class OperatorInfo:
         return f"custom operator {self.custom}" if self.kind == "CUSTOM" else self.kind
 
     def options(self) -> dict[str, Any]:
-        """The options by name."""
-        return read_options(self.kind, int(self.table.number(3, "B")), self.table.table(4))
+        """The options by name, those of later operators from a union of their own."""
+        union = 11 if self.kind.startswith("STABLEHLO_") else 3
+        return read_options(
+            self.kind, int(self.table.number(union, "B")), self.table.table(union + 1))
 
 
 @dataclass(frozen=True, slots=True)
