@@ -75,7 +75,7 @@ def attention(
     def attend(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor, *mask: torch.Tensor
                ) -> torch.Tensor:
         found: torch.Tensor = F.scaled_dot_product_attention(
-            q, k, v, *mask, is_causal=causal, enable_gqa=groups != heads)
+            q, k, v, mask[0] if mask else None, is_causal=causal, enable_gqa=groups != heads)
         return found
 
     shapes = [(batch, heads, queries, width), *[(batch, groups, keys, width)] * 2]

@@ -67,7 +67,7 @@ def race(name: str, precision: str) -> float:
             run()
     torch.cuda.synchronize()
     pairs = [[microseconds(run, 20) for run in (ours, theirs)] for _ in range(TIMES)]
-    own, other = (statistics.median(each) for each in zip(*pairs, strict=True))
+    own, other = (float(statistics.median(each)) for each in zip(*pairs, strict=True))
     print(f"{name:44} {other / own:5.2f}  sterna {own:8.1f} us  torch {other:8.1f} us  "
           f"apart {apart:.0e}  compiled in {took:.1f} s", flush=True)
     return other / own

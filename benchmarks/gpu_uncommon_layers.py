@@ -101,7 +101,7 @@ UNCOMMON: dict[str, Callable[[], Layer]] = {
     "linear 1d to 2 times 256 over 1000": of(lambda x: F.interpolate(
         x, scale_factor=2, mode="linear"), (2, 256, 1000)),
     "affine grid and sample 3 at 256": of(
-        lambda x, t: F.grid_sample(x, F.affine_grid(t, (4, 3, 256, 256), align_corners=False),
+        lambda x, t: F.grid_sample(x, F.affine_grid(t, [4, 3, 256, 256], align_corners=False),
                                    align_corners=False), (4, 3, 256, 256), (4, 2, 3)),
     "fold 3x3 64 at 56": of(lambda x: F.fold(x, (56, 56), 3, padding=1), (4, 576, 3136)),
     "constant pad 1 of 64 at 223": of(lambda x: F.pad(x, (1, 2, 3, 0)), (4, 64, 223, 223)),

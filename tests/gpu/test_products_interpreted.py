@@ -90,6 +90,14 @@ def test_operands_of_any_length_as_they_lie() -> None:
           ("wgmma",))
 
 
+@pytest.mark.parametrize("batch", [(1, 1), (3, 1)])
+def test_one_matrix_of_a_batch(batch: tuple[int, int]) -> None:
+    x = var("x", batch[0], 21, 40, dtype="bfloat16")
+    w = var("w", batch[1], 24, 40, dtype="bfloat16")
+    check(relay.nn.batch_matmul(x, w), lambda x, w: np.asarray(x @ w.transpose(0, 2, 1)),
+          ("wgmma",))
+
+
 def test_what_follows_is_computed_on_the_sums() -> None:
     check(finished(dense(40, 24, 72), (40, 24)), after, ("wgmma",))
 

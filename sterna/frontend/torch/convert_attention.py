@@ -64,11 +64,11 @@ def _fitting(mask: RelayExpr, outer: tuple[Extent, ...]) -> RelayExpr:
     """A mask of at most four dimensions."""
     if rank_of(mask) <= 2:
         return mask
-    *own, length, width = dims_of(mask)
-    own = [1] * (len(outer) - len(own)) + own
+    *given, length, width = dims_of(mask)
+    own: tuple[Extent, ...] = (*[1] * (len(outer) - len(given)), *given)
     folded = own[:-1]
-    if folded != [1] * len(folded) and len(folded) > 1:  # several batch axes become one
-        mask, folded = expand(mask, (*outer[:-1], own[-1], length, width)), list(outer[:-1])
+    if len(folded) > 1 and any(extent != 1 for extent in folded):  # several batch axes become one
+        mask, folded = expand(mask, (*outer[:-1], own[-1], length, width)), outer[:-1]
     return reshaped(mask, (total(folded), own[-1], length, width))
 
 

@@ -5,7 +5,6 @@ in the cache. Keys are turned once for each head, so that neighbours are read as
 """
 
 import math
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from sterna.op.checks import at_least, expect_dim, of_kind, same_dtype, tensor
 from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import quiet
 from sterna.op.nn._attention_pattern import is_causal
+from sterna.op.nn._wide_attention import by_products
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.expr import RelayExpr
@@ -215,7 +215,16 @@ def _of_known_masks(
     scores = (query[0], query[2], query[1], key[1])
     if target is not None and is_causal(mask, scores, attrs.fill):
         return call("nn.attention", *operands, scale=attrs.scale, causal=True)
-    return _in_float32("nn.masked_attention", attrs, args, target)
+    made = by_products(args, target, attrs.scale, attrs.fill)
+    return made or _in_float32("nn.masked_attention", attrs, args, target)
+
+
+def _without_masks(
+    attrs: AttentionAttrs, args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """Of wide queries or values on GPUs, and of narrow floats on processors."""
+    made = None if attrs.causal else by_products(args, target, attrs.scale)
+    return made or _in_float32("nn.attention", attrs, args, target)
 
 
 _SHAPES = ((2, 5, 3, 4), (2, 7, 3, 4), (2, 7, 3, 6))
@@ -235,7 +244,7 @@ register(OpRecord(
     inputs=("query", "key", "value"),
     attrs=AttentionAttrs,
     infer=_infer,
-    legalize=partial(_in_float32, "nn.attention"),
+    legalize=_without_masks,
     cases=[
         Case(_SHAPES, {"scale": 0.5}), Case(_WIDE, {"scale": 0.125}),
         Case(_SHAPES, {"causal": True}), Case(_WIDE, {"scale": 0.125, "causal": True}),

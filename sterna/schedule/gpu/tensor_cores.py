@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from sterna.codegen.nvptx.architecture import Architecture
 from sterna.ir import build
-from sterna.ir.expr import Cast, Expr
+from sterna.ir.expr import Cast, Expr, Var
 from sterna.ir.node import post_order
 from sterna.ir.types import TensorType
 from sterna.schedule.contraction import Contraction
@@ -221,13 +221,14 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
         return None
     if not isinstance(second.tensor.op, PlaceholderOp):
         return None
-    left, right = (access.order for access in made.accesses)
-    if left is None or right is None:
-        return None
     sizes, depth = made.sizes, made.depths[0]
     *outer, n, k = range(len(sizes) + 1)
+    outer = [axis for axis in outer if sizes[axis] != 1]
+    left, right = (_order(total, load, (n, k)) for load in (first, second))
+    if left is None or right is None:
+        return None
     kind, columns = first.tensor.dtype, sizes[n]
-    batch = outer[:-1] if right[:-2] else []
+    batch = outer[: len(right) - 2]
     rows = outer[len(batch):]
     if left == (*batch, *rows, k):
         a_along = False
@@ -246,6 +247,23 @@ def _matrices(total: ComputeOp, made: SumOfProducts) -> _Operands | None:
     if not _is_whole(a):
         wide = None  # rounded where its rows are filled up
     return _Operands(made_of, _with_whole_rows(first.tensor), _with_whole_rows(second.tensor), wide)
+
+
+def _order(
+    total: ComputeOp, load: ProducerLoad, kept: tuple[int, int]
+) -> tuple[int, ...] | None:
+    """Which axis each index of an operand is, without those of one element but for some that are
+    kept; None if one is none."""
+    places = {axis.var: place for place, axis in enumerate((*total.axis, *total.reduce_axis))}
+    found: list[int] = []
+    for index, extent in zip(load.indices, load.tensor.shape, strict=True):
+        place = places.get(index) if isinstance(index, Var) else None
+        if build.is_const(extent, 1) and place not in kept:
+            continue
+        if place is None:
+            return None
+        found.append(place)
+    return tuple(found)
 
 
 def _rounded_from(tensor: Tensor) -> Tensor | None:
@@ -276,7 +294,7 @@ def _filled(operand: Matrix) -> Matrix:
 
 def _with_whole_rows(tensor: Tensor) -> Tensor:
     """An operand whose rows a kernel of its own fills up with zeros to multiples of 16 bytes."""
-    size = build.int_value(tensor.shape[-1])
+    *outer, size = (build.int_value(extent) for extent in tensor.shape)
     assert size is not None
     if are_whole(size, tensor.dtype):
         return tensor
@@ -285,7 +303,7 @@ def _with_whole_rows(tensor: Tensor) -> Tensor:
     def element(*at: Expr) -> Expr:
         return build.if_then_else(at[-1] < size, tensor(*at), zero)
 
-    shape = (*tensor.shape[:-1], whole_count(size, tensor.dtype))
+    shape = [*(extent or 0 for extent in outer), whole_count(size, tensor.dtype)]
     filled: Tensor = compute(shape, element, name="T_filled")
     return filled
 
