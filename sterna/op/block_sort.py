@@ -33,13 +33,11 @@ Store = Callable[[Expr, Expr, Expr], None]
 
 
 class Packing:
-    """How the order key of a number and its place in a line become one unsigned integer."""
+    """A key of so many bits and a place in a line as one unsigned integer."""
 
-    def __init__(self, dtype: str, length: int) -> None:
-        self.held = key_type(dtype)
-        self.dropped = ALIKE_BITS.get(dtype, 0)
+    def __init__(self, key_bits: int, length: int) -> None:
         self.place_bits = max(length - 1, 1).bit_length()
-        self.bits = self.held.bits - self.dropped + self.place_bits
+        self.bits = key_bits + self.place_bits
         self.kind = DataType("uint32" if self.bits <= 32 else "uint64")
 
     @property
@@ -47,16 +45,16 @@ class Packing:
         """Whether there is an integer that is wide enough."""
         return self.bits <= self.kind.bits
 
-    def packed(self, value: Expr, place: Expr, ascending: bool) -> Expr:
-        """One that is smaller than another where its number comes before the other's."""
-        key = order_key(build.cast(self.held, value), ascending)
-        if self.dropped:
-            key = key >> build.const(self.dropped, order_key_type(self.held))
-        return (build.cast(self.kind, key) << build.const(self.place_bits, self.kind)) | (
-            build.cast(self.kind, place))
+    def packed(self, key: Expr, place: Expr) -> Expr:
+        """One that is smaller than another where its key is, or its place where keys are equal."""
+        return self.first(key) | build.cast(self.kind, place)
+
+    def first(self, key: Expr) -> Expr:
+        """The smallest one of a key."""
+        return build.cast(self.kind, key) << build.const(self.place_bits, self.kind)
 
     def place(self, packed: Expr, kind: str) -> Expr:
-        """Where the number stands in its line."""
+        """Where it stands in its line."""
         return build.cast(kind, packed & build.const((1 << self.place_bits) - 1, self.kind))
 
     @property
@@ -73,6 +71,20 @@ class Packing:
         """Numbers of a tile for so many, a power of two."""
         least = 2 * OWN_BYTES // self.kind.bytes
         return max(least, min(self.most, 1 << (count - 1).bit_length()))
+
+
+class NumberKeys:
+    """The order keys of numbers of a type, without the bits that are alike in all of them."""
+
+    def __init__(self, dtype: str, ascending: bool) -> None:
+        self.held, self.ascending = key_type(dtype), ascending
+        self.dropped = ALIKE_BITS.get(dtype, 0)
+        self.bits = self.held.bits - self.dropped
+
+    def of(self, value: Expr) -> Expr:
+        """A number's key."""
+        key = order_key(build.cast(self.held, value), self.ascending)
+        return key >> build.const(self.dropped, order_key_type(self.held)) if self.dropped else key
 
 
 class LineSorter:
