@@ -15,6 +15,7 @@ from sterna.relay.expr import Call, Constant, Function, RelayExpr, Tuple, TupleG
 from sterna.relay.op import BROADCAST, COMM_REDUCE, ELEMWISE, AnyOp, record_of
 from sterna.relay.passes.fuse_ops import FIXED
 from sterna.relay.traverse import post_order
+from sterna.schedule.device_target import written_for
 from sterna.schedule.epilogue import epilogue_of
 from sterna.schedule.kernel import ScheduleTarget
 from sterna.schedule.registry import WholeKernel
@@ -135,7 +136,8 @@ class _Translator:
         given = {tensor.op for value in operands for tensor in flatten(value)}
         made = None
         if self.gpu is not None and record.compute_by_threads is not None:
-            made = record.compute_by_threads(call.attrs, call.checked_type, *operands)
+            with written_for(self.gpu):
+                made = record.compute_by_threads(call.attrs, call.checked_type, *operands)
         if made is None:
             made = record.compute(call.attrs, call.checked_type, *operands)
         value = list(made) if isinstance(made, list | tuple) else made

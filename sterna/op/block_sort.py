@@ -16,9 +16,9 @@ from sterna.ir.expr import Expr
 from sterna.op.axis_rows import index_type
 from sterna.op.ordering import key_type
 from sterna.op.radix_sort import order_key, order_key_type
-from sterna.op.statements import variable
 from sterna.support.dtype import DataType
 from sterna.te import thread_axis
+from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.threads import barrier
 
@@ -33,13 +33,11 @@ Store = Callable[[Expr, Expr, Expr], None]
 
 
 class Packing:
-    """How the order key of a number and its place in a line become one unsigned integer."""
+    """A key of so many bits and a place in a line as one unsigned integer."""
 
-    def __init__(self, dtype: str, length: int) -> None:
-        self.held = key_type(dtype)
-        self.dropped = ALIKE_BITS.get(dtype, 0)
+    def __init__(self, key_bits: int, length: int) -> None:
         self.place_bits = max(length - 1, 1).bit_length()
-        self.bits = self.held.bits - self.dropped + self.place_bits
+        self.bits = key_bits + self.place_bits
         self.kind = DataType("uint32" if self.bits <= 32 else "uint64")
 
     @property
@@ -47,16 +45,16 @@ class Packing:
         """Whether there is an integer that is wide enough."""
         return self.bits <= self.kind.bits
 
-    def packed(self, value: Expr, place: Expr, ascending: bool) -> Expr:
-        """One that is smaller than another where its number comes before the other's."""
-        key = order_key(build.cast(self.held, value), ascending)
-        if self.dropped:
-            key = key >> build.const(self.dropped, order_key_type(self.held))
-        return (build.cast(self.kind, key) << build.const(self.place_bits, self.kind)) | (
-            build.cast(self.kind, place))
+    def packed(self, key: Expr, place: Expr) -> Expr:
+        """One that is smaller than another where its key is, or its place where keys are equal."""
+        return self.first(key) | build.cast(self.kind, place)
+
+    def first(self, key: Expr) -> Expr:
+        """The smallest one of a key."""
+        return build.cast(self.kind, key) << build.const(self.place_bits, self.kind)
 
     def place(self, packed: Expr, kind: str) -> Expr:
-        """Where the number stands in its line."""
+        """Where it stands in its line."""
         return build.cast(kind, packed & build.const((1 << self.place_bits) - 1, self.kind))
 
     @property
@@ -73,6 +71,20 @@ class Packing:
         """Numbers of a tile for so many, a power of two."""
         least = 2 * OWN_BYTES // self.kind.bytes
         return max(least, min(self.most, 1 << (count - 1).bit_length()))
+
+
+class NumberKeys:
+    """The order keys of numbers of a type, without the bits that are alike in all of them."""
+
+    def __init__(self, dtype: str, ascending: bool) -> None:
+        self.held, self.ascending = key_type(dtype), ascending
+        self.dropped = ALIKE_BITS.get(dtype, 0)
+        self.bits = self.held.bits - self.dropped
+
+    def of(self, value: Expr) -> Expr:
+        """A number's key."""
+        key = order_key(build.cast(self.held, value), self.ascending)
+        return key >> build.const(self.dropped, order_key_type(self.held)) if self.dropped else key
 
 
 class LineSorter:
@@ -176,24 +188,9 @@ class LineSorter:
         ends = ib.let("ends", build.minimum(width, room - pair))
         others = ib.let("others", build.minimum(width, room - pair - ends))
         second = ib.let("second", first + ends)
-        cuts = made.shared  # which a device may have room for, but not for more
-        with ib.if_scope(made.thread < 2):
-            behind = ib.let("behind", begin - pair + build.cast(kind, made.thread) * tile)
-            low = variable(ib, kind, "low", build.maximum(behind - others, build.const(0, kind)))
-            high = variable(ib, kind, "high", build.minimum(behind, ends))
-            with (
-                ib.for_range(0, room.bit_length(), name="step"),
-                ib.if_scope(low.get() < high.get()),
-            ):
-                middle = ib.let("middle", (low.get() + high.get()) // 2)
-                comes = ib.let(
-                    "comes", runs[first + middle] < runs[second + behind - 1 - middle])
-                low.set(build.select(comes, middle + 1, low.get()))
-                high.set(build.select(comes, high.get(), middle))
-            cuts[made.thread] = build.cast(self.packing.kind, low.get())
-        ib.emit(barrier())
+        cuts = self._cut(made, kind, runs, (first, ends), (second, others), begin - pair)
         start = ib.let("start", build.cast(kind, cuts[0]))
-        end = ib.let("end", build.cast(kind, cuts[1]))
+        end = ib.let("end", build.cast(kind, cuts[2]))
         many = ib.let("many", end - start)
         ib.emit(barrier())
         # Behind those of the first run come those of the second, the last one first.
@@ -206,6 +203,60 @@ class LineSorter:
         made.bring(fetch)
         made.merge()
         made.hand_out(store)
+
+    def _cut(
+        self, made: "_Tile", kind: str, runs: BufferVar, one: tuple[Expr, Expr],
+        other: tuple[Expr, Expr], before: Expr,
+    ) -> BufferVar:
+        """How many numbers of the first run come before a tile's begin, and before its end: places
+        0 and 2 of shared memory; each run: where it begins and how long it is.
+
+        Half of the threads look for each, all at once, between what they know at least and at most.
+        """
+        ib, half, tile = self.ib, made.count // 2, self.packing.most
+        (first, ends), (second, others) = one, other
+        cuts = made.shared  # which a device may have room for, but not for more
+        group = ib.let("group", made.thread // half)
+        probe = ib.let("probe", build.cast(kind, made.thread % half))
+        behind = ib.let("behind", before + build.cast(kind, group) * tile)
+
+        def keep(holds: Expr, number: int, value: Expr) -> None:
+            with ib.if_scope(holds):
+                cuts[group * 2 + number] = build.cast(self.packing.kind, value)
+
+        def comes(at: Expr) -> Expr:
+            """Also of what lies beside a run, which nobody asks for: where there is memory."""
+            place = build.maximum(build.minimum(at, ends - 1), build.const(0, kind))
+            facing = build.maximum(
+                build.minimum(behind - 1 - place, others - 1), build.const(-1, kind))
+            return runs[first + place] < runs[second + facing]
+
+        keep(probe.equal(0), 0, build.maximum(behind - others, build.const(0, kind)))
+        keep(probe.equal(0), 1, build.minimum(behind, ends))
+        ib.emit(barrier())
+        left = self.length + tile
+        while left > 0:
+            step = -(-left // (half + 1))
+            left = max(step - 1, left - half * step)
+            with ib.new_scope():
+                low = ib.let("low", build.cast(kind, cuts[group * 2]))
+                high = ib.let("high", build.cast(kind, cuts[group * 2 + 1]))
+                ib.emit(barrier())
+                wide = ib.let("wide", (high - low + half) // (half + 1))
+                at = ib.let("at", build.minimum(low + (probe + 1) * wide, high) - 1)
+                back = ib.let("back", build.minimum(low + probe * wide, high) - 1)
+                is_here = ib.let("is_here", comes(at))
+                is_before = ib.let(
+                    "is_before", build.logical_or(probe.equal(0), comes(back)))
+                is_open = low < high
+                ends_here = ib.let("ends_here", t.all(
+                    is_open, is_before, build.logical_not(is_here)))
+                is_last = ib.let("is_last", t.all(is_open, is_here, probe.equal(half - 1)))
+                keep(build.logical_or(ends_here, is_last), 0,
+                     build.select(is_last, at, back) + 1)
+                keep(ends_here, 1, at)
+            ib.emit(barrier())
+        return cuts
 
 
 class _Tile:

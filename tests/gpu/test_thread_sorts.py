@@ -26,15 +26,15 @@ def var(name: str, array: Any) -> relay.Var:
     return relay.var(name, shape=array.shape, dtype=str(array.dtype))
 
 
-def check(expr: Any, *arrays: Any) -> None:
+def check(expr: Any, *arrays: Any, target: str = "opencl") -> None:
     """A graph of one operator, whose threads run in any order, gives what its reference does."""
     expr = getattr(expr, "astuple", lambda: expr)()
-    (function,) = kernels_of(expr, "opencl").values()
+    (function,) = kernels_of(expr, target).values()
     (call,) = calls_of(function)
     record = find(str(call.op))
     assert record is not None
     wanted = flatten(value_of_type(record, call.attrs, call.checked_type, list(arrays)))
-    loops = loop_pipeline.run(lowered(expr, "opencl").function)
+    loops = loop_pipeline.run(lowered(expr, target).function)
     assert LONE not in str(loops)
     outs = [np.zeros_like(want) for want in wanted]
     run_on_device(loops, *arrays, *outs, seed=1)
@@ -65,8 +65,9 @@ def test_blocks_sort_tiles(shape: Any, dtype: str, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(block_sort, "TILE_BYTES", 512)
     data = repeated(*shape).astype(dtype)
     is_upwards = dtype == "float32"
-    check(relay.argsort(var("x", data), axis=1, is_ascend=is_upwards), data)
-    check(relay.topk(var("x", data), k=9, axis=1, is_ascend=is_upwards), data)
+    made = relay.argsort(var("x", data), axis=1, is_ascend=is_upwards)
+    check(made, data, target=HOPPER)
+    check(relay.topk(var("x", data), k=9, axis=1, is_ascend=is_upwards), data, target=HOPPER)
 
 
 def test_the_first_of_long_columns(monkeypatch: pytest.MonkeyPatch) -> None:

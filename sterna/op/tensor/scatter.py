@@ -4,7 +4,9 @@ Updates are applied one after the other, so that of several at one place the las
 Indices below 0 count from the end; an update outside of the data is left out.
 """
 
+import math
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,15 +14,20 @@ import numpy as np
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.ir.types import TensorType, Type
+from sterna.op.axis_rows import AxisRows, index_type
 from sterna.op.checks import at_least, axis_of, expect_dim, of_kind, same_dtype, tensor
+from sterna.op.dynamic import tensor_type
 from sterna.op.elementwise import quiet
-from sterna.op.indexing import as_index, dims_of, from_either_end
+from sterna.op.indexing import as_index, dims_of, from_either_end, unravel
 from sterna.op.statements import filled, loops, variable
 from sterna.op.tensor.binary import keep_nan
+from sterna.op.thread_scatter import SortedUpdates, numbered
+from sterna.op.thread_sort import each
 from sterna.relay.arrays import Array
 from sterna.relay.attributes import Attrs, attributes
-from sterna.relay.expr import RelayExpr
+from sterna.relay.expr import Call, RelayExpr
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.target import Target, is_gpu
 from sterna.te import Tensor
 from sterna.tir import op as t
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -147,10 +154,70 @@ def _compute_by_threads(
     attrs: ScatterElementsAttrs, out: TensorType, data: Tensor, indices: Tensor, updates: Tensor
 ) -> Tensor | None:
     """A kernel of a device ends without errors: what is outside is left out there."""
-    if not attrs.strict:
-        return None
+    made = _sorted_elements(attrs, out, data, indices, updates)
+    if made is not None or not attrs.strict:
+        return made
     loose = ScatterElementsAttrs(attrs.axis, attrs.reduction)
     return _compute_elements(loose, out, data, indices, updates)
+
+
+def _sorted_elements(
+    attrs: ScatterElementsAttrs, out: TensorType, data: Tensor, indices: Tensor, updates: Tensor
+) -> Tensor | None:
+    """Updates of each line sorted by their places."""
+    rows, given = (AxisRows(dims_of(each), attrs.axis % data.ndim) for each in (data, indices))
+    if not rows.is_static or not given.is_static:
+        return None
+    length, count = rows.length, given.length
+    assert isinstance(length, int) and isinstance(count, int)
+    others = [dim for dim in given.others if isinstance(dim, int)]
+    found = SortedUpdates(given.count, count, length)
+    if not found.pays:
+        return None
+
+    def fill(ib: IRBuilder, result: BufferVar, inputs: list[BufferVar]) -> None:
+        old, places, values = inputs
+
+        def place(line: Expr, update: Expr) -> Expr:
+            own = places[given.at(line, update)]
+            at = as_index(own) if attrs.strict else from_either_end(own, length)
+            return numbered([ib.let("index", at)], [length])
+
+        found.sort(ib, place)
+        with rows.each_part(ib, length) as (line, part, at):
+            to, start = ib.let("to", part), old[at(part)]
+            is_whole = given.others == rows.others
+            # Lines that have updates are counted by the extents of indices.
+            own = line if is_whole else ib.let(
+                "own", numbered(unravel(line, rows.others), others))
+            with nullcontext() if is_whole else ib.if_scope(own < found.lines):
+                result[at(to)] = found.combined(
+                    ib, own, to, start, lambda update: values[given.at(own, update)],
+                    COMBINE[attrs.reduction])
+            if not is_whole:
+                with ib.else_scope():
+                    result[at(to)] = start
+
+    return filled(out, [data, indices, updates], fill, "T_scatter_elements")
+
+
+def _whole_rows(
+    attrs: ScatterElementsAttrs, args: tuple[RelayExpr, ...], target: Target | None
+) -> RelayExpr | None:
+    """scatter_elements of one index for all elements of a row -> scatter_nd of rows, on GPUs"""
+    data, indices, updates = args
+    kind, given = tensor_type(data), tensor_type(indices)
+    spread = isinstance(indices, Call) and str(indices.op) == "broadcast_to"
+    if target is None or not is_gpu(target) or not spread or attrs.axis % kind.ndim:
+        return None
+    assert isinstance(indices, Call)
+    (narrow,) = indices.args
+    shape = tensor_type(narrow).shape
+    whole = kind.is_static and given.is_static and given.shape[1:] == kind.shape[1:]
+    if not whole or shape != (given.shape[0], *[1] * (kind.ndim - 1)):
+        return None
+    rows = call("reshape", narrow, newshape=(1, given.shape[0]))
+    return call("scatter_nd", data, rows, updates, mode=attrs.reduction)
 
 
 def _elements(attrs: ScatterElementsAttrs, data: Array, indices: Array, updates: Array) -> Array:
@@ -178,6 +245,7 @@ register(OpRecord(
     infer=_infer_elements,
     compute=_compute_elements,
     compute_by_threads=_compute_by_threads,
+    legalize=_whole_rows,
     reference=quiet(_elements),
     pattern=OPAQUE,
     cases=[
@@ -279,6 +347,44 @@ def _compute_nd(
     return filled(out, [data, indices, updates], fill, "T_scatter_nd")
 
 
+def _nd_by_threads(
+    attrs: ScatterNDAttrs, out: TensorType, data: Tensor, indices: Tensor, updates: Tensor
+) -> Tensor | None:
+    """Updates sorted by the rows that they go to."""
+    shape, given = dims_of(data), dims_of(indices)
+    known = [dim for dim in (*shape, *given) if isinstance(dim, int) and dim > 0]
+    rank = given[0]
+    if len(known) < len(shape) + len(given) or not isinstance(rank, int):
+        return None
+    extents, rest, several = known[:rank], known[rank:len(shape)], known[len(shape) + 1:]
+    found = SortedUpdates(1, math.prod(several), math.prod(extents))
+    if not found.pays:
+        return None
+    width = math.prod(rest)
+
+    def fill(ib: IRBuilder, result: BufferVar, inputs: list[BufferVar]) -> None:
+        old, places, values = inputs
+
+        def place(line: Expr, update: Expr) -> Expr:
+            at = unravel(update, several)
+            return numbered([
+                ib.let(f"index{axis}", from_either_end(places[[axis, *at]], extents[axis]))
+                for axis in range(rank)
+            ], extents)
+
+        found.sort(ib, place)
+        count = found.places * width
+        with each(ib, count, index_type(count)) as number:
+            row = ib.let("row", number // width)
+            within = unravel(ib.let("within", number % width), rest)
+            to = [*unravel(row, extents), *within]
+            result[to] = found.combined(
+                ib, build.const(0, found.kind), build.cast(found.kind, row), old[to],
+                lambda update: values[[*unravel(update, several), *within]], COMBINE[attrs.mode])
+
+    return filled(out, [data, indices, updates], fill, "T_scatter_nd")
+
+
 def _nd(attrs: ScatterNDAttrs, data: Array, indices: Array, updates: Array) -> Array:
     result = data.copy()
     rank = indices.shape[0]
@@ -295,6 +401,7 @@ register(OpRecord(
     attrs=ScatterNDAttrs,
     infer=_infer_nd,
     compute=_compute_nd,
+    compute_by_threads=_nd_by_threads,
     reference=quiet(_nd),
     pattern=OPAQUE,
     cases=[

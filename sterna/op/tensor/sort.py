@@ -11,7 +11,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Any as AnyDim
 from sterna.ir.types import Dim, TensorType, TupleType, Type
 from sterna.op.axis_rows import AxisRows, index_type
-from sterna.op.block_sort import LineSorter, Packing
+from sterna.op.block_sort import LineSorter, NumberKeys, Packing
 from sterna.op.checks import axis_of, of_kind, tensor
 from sterna.op.dynamic import DimsLike, known, tensor_type, to_static
 from sterna.op.indexing import as_dims, dims_of
@@ -25,6 +25,7 @@ from sterna.relay.attributes import Attrs, attributes
 from sterna.relay.builders import make
 from sterna.relay.expr import RelayExpr, RelayExprLike, TupleWrapper
 from sterna.relay.op import OPAQUE, Case, OpRecord, call, register
+from sterna.schedule.device_target import has_many_barriers
 from sterna.schedule.products import FLOAT32
 from sterna.support.dtype import DataType
 from sterna.target import Target, is_gpu, processor_of
@@ -187,7 +188,8 @@ def _ranked(
                     made = ins[0][at(place)] if what == "values" else place
                     result[at(smaller.get())] = build.cast(result.dtype, made)
 
-    packing = Packing(data.dtype, length)
+    keys = NumberKeys(str(data.dtype), attrs.is_ascend)
+    packing = Packing(keys.bits, length)
 
     def sort_tiles(ib: IRBuilder, ins: list[BufferVar], outs: list[BufferVar]) -> None:
         count = as_dims(outs[0].shape)[rows.axis]
@@ -201,12 +203,13 @@ def _ranked(
                     result[rows.at(line, rank)] = build.cast(result.dtype, found)
 
         LineSorter(ib, packing, rows.count, length, lambda line, place: packing.packed(
-            ins[0][rows.at(line, place)], place, attrs.is_ascend)
+            keys.of(ins[0][rows.at(line, place)]), place)
         ).first(count if isinstance(count, int) else length, store)
 
     if length <= LONGEST_RANKED:
         return statements(out, [data], rank, name)
-    return statements(out, [data], sort_tiles if packing.fits else merge, name)
+    by_tiles = packing.fits and has_many_barriers()
+    return statements(out, [data], sort_tiles if by_tiles else merge, name)
 
 
 def _infer_sort(attrs: SortAttrs, data: Type) -> TensorType:
