@@ -108,6 +108,7 @@ def check(function: Function, target: str) -> None:
         "direction": "bidirectional", "linear_before_reset": True, "given": ("bias",)}),
     ("gru", 2, 9, Share(2, 2, 2, 8), {"given": ("bias", "sequence_lens")}),
     ("rnn", 1, 20, Share(2, 1, 1, 8), {"direction": "reverse", "dtype": "bfloat16"}),
+    ("lstm", 8, 5, Share(4, 8, 8, 2, tiles=1), {"dtype": "bfloat16", "time": 2}),
 ])
 def test_threads_share_a_step_without_races(
     kind: str, batch: int, size: int, share: Share, more: dict[str, Any]
@@ -154,6 +155,9 @@ def test_work_is_shared_by_what_there_is() -> None:
                 assert share.threads <= limits.threads
                 assert share.shared_numbers(gates) * 4 <= limits.shared_bytes
                 assert share.threads >= share.units * share.sequences
+    products = Work(4, 512, 32, 1, DataType("bfloat16"), kind, True).choose(large)
+    assert products.tiles * 16 == products.units * 4
+    assert products.units * products.sequences <= products.threads
     few = Work(4, 256, 16, 1, kind, kind).choose(large)
     assert 64 <= -(-256 // few.units) * -(-16 // few.sequences) <= 264
 
