@@ -180,9 +180,9 @@ def _decide(
 
 
 def _compute_capability(target: Target) -> int:
-    """In tenths; 0 of other devices than CUDA's."""
-    arch = target.attrs.get("arch")
-    return Architecture.of(arch).number if isinstance(arch, str) else 0
+    """In tenths, the least of the GPUs that a library is for; 0 of other devices than CUDA's."""
+    found = [target.attrs.get(name) for name in ("arch", "plain_arch")]
+    return min((Architecture.of(arch).number for arch in found if isinstance(arch, str)), default=0)
 
 
 def _biases(

@@ -132,6 +132,16 @@ def test_blocks_of_a_cluster_keep_weights(
     check(function, HOPPER)
 
 
+def test_libraries_for_older_gpus_have_kernels_that_these_run() -> None:
+    made = network("lstm", ("bias",), 8, 64, dtype="bfloat16")
+    found = [
+        attrs_of(steps_of(made, HOPPER + plain))
+        for plain in ("", " -plain_arch=sm_80", " -plain_arch=sm_53")
+    ]
+    assert [bool(each.in_cluster) for each in found] == [True, False, False]
+    assert [bool(each.tiles) for each in found][1:] == [True, False]
+
+
 def test_clusters_have_what_registers_keep() -> None:
     large, kind = Limits(256, 49152, 32), DataType("float32")
 
