@@ -20,6 +20,8 @@ HELD_NUMBERS = 96
 # What a step takes beside its sums, and a load that nothing hides, in cycles; and how many bytes a
 # processor gets of the second cache in one.
 STEP_CYCLES, LOAD_CYCLES, CACHE_BYTES = 2000.0, 600.0, 48.0
+SEEN = 2.0
+"""What sums were seen to take on an H200, beside what is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ class Work:
         together = turns_together(share, self.gates, vector)
         waits = -(-turns // together) * LOAD_CYCLES / max(1, warps // (2 * SCHEDULERS))
         each = max(products, loads, brought) + joined
-        return STEP_CYCLES + waits + max(1.0, self._blocks(share) / PROCESSORS) * each
+        blocks = max(1.0, self._blocks(share) / PROCESSORS)
+        return STEP_CYCLES + SEEN * (waits + blocks * each)
 
 
     def _product_cycles(self, share: Share) -> float:
@@ -154,7 +157,7 @@ class Work:
         waits = turns * LOAD_CYCLES / max(1, share.threads // (WARP * SCHEDULERS))
         joined = share.units * share.sequences * self.gates * share.parts / WARP * 2
         blocks = max(1.0, self._blocks(share) / PROCESSORS)
-        return STEP_CYCLES + waits + blocks * (max(products, brought) + joined)
+        return STEP_CYCLES + SEEN * (waits + blocks * (max(products, brought) + joined))
 
 
 def turns_together(share: Share, gates: int, vector: int) -> int:
@@ -176,8 +179,11 @@ CLUSTER, LANES = 8, 8
 UNITS_OF_WARP = WARP // LANES
 OF_CLUSTER = (1, 2, 4)
 """Sequences: a warp sends the states of four at once."""
-MEETING_CYCLES = 1500.0
-"""What a step of a cluster takes beside its products."""
+CLUSTERS_AT_ONCE = 14
+"""Of a large GPU, whose processors lie in groups that clusters do not quite fill."""
+MEETING_CYCLES, PRODUCT_SHARE = 800.0, 2.1
+"""What a step of a cluster takes beside its products; and these, with what lanes join, beside what
+multiply-adds alone would take."""
 REGISTERS, MOST_REGISTERS, OTHER_REGISTERS, MOST_OF_BLOCK = 65536, 255, 64, 1024
 
 
@@ -201,7 +207,7 @@ def sequences_of_cluster(work: Work, share: Share) -> int:
             return work.cycles(share)
         clusters = work.directions * -(-work.sequences // sequences)
         products = sequences * weights * -(-threads // (WARP * SCHEDULERS))
-        return -(-clusters * CLUSTER // PROCESSORS) * (MEETING_CYCLES + products)
+        return -(-clusters // CLUSTERS_AT_ONCE) * (MEETING_CYCLES + PRODUCT_SHARE * products)
 
     fits = work.sums == "float32" and threads <= MOST_OF_BLOCK
     offered = [0, *(n for n in OF_CLUSTER if fits and has_room(n) and n < 2 * work.sequences)]

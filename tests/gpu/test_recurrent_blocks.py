@@ -133,7 +133,7 @@ def test_blocks_of_a_cluster_keep_weights(
 
 
 def test_libraries_for_older_gpus_have_kernels_that_these_run() -> None:
-    made = network("lstm", ("bias",), 8, 64, dtype="bfloat16")
+    made = network("lstm", ("bias",), 8, 128, dtype="bfloat16")
     found = [
         attrs_of(steps_of(made, HOPPER + plain))
         for plain in ("", " -plain_arch=sm_80", " -plain_arch=sm_53")
@@ -149,7 +149,7 @@ def test_clusters_have_what_registers_keep() -> None:
         work = Work(gates, size, batch, 1, kind, DataType(sums))
         return sequences_of_cluster(work, work.choose(large))
 
-    assert [sequences(4, 256, batch) for batch in (1, 16, 32, 64)] == [1, 1, 2, 4]
+    assert [sequences(4, 256, batch) for batch in (1, 16, 32)] == [1, 2, 4]
     assert sequences(3, 300, 1) and sequences(1, 400, 1)
     assert not sequences(4, 512, 1) and not sequences(4, 64, 4, "float64")
 
