@@ -343,9 +343,10 @@ class BlockSteps:
             for place, gate in enumerate(gates):
                 found = self.columns.vload((self.direction, unit, gate, 0, at), vector)
                 weights[place * vector] = build.cast(f"{self.kind}x{vector}", found)
-            for row in range(share.rows):
-                states[row * vector] = state.vload(
-                    (self._turn(state), self.own_direction, first + row, at), vector)
+            quad = min(vector, VECTOR_BYTES // state.dtype.bytes)
+            for row, begin in product(range(share.rows), range(0, vector, quad)):
+                states[row * vector + begin] = state.vload(
+                    (self._turn(state), self.own_direction, first + row, at + begin), quad)
             return weights, states
 
         def multiply(weights: BufferVar, states: BufferVar) -> None:

@@ -7,6 +7,8 @@ is float32, and counts as the sum of two numbers of 16 bits: what is rounded and
 have.
 """
 
+from itertools import product
+
 from sterna.ir import build
 from sterna.ir.expr import Expr
 from sterna.op.recurrent_blocks import BlockSteps
@@ -16,8 +18,8 @@ from sterna.tir.register_products import fetch_once
 from sterna.tir.threads import ROLLED
 from sterna.tir.warpgroups import mma, pack_pair
 
-CHUNK, STEP, COLUMNS = 8, 32, 8
-"""Numbers in 16 bytes, those that four lanes load at once, and columns of a product."""
+CHUNK, QUAD, STEP, COLUMNS = 8, 4, 32, 8
+"""Narrow and wide numbers in 16 bytes, those that four lanes load at once, columns of a product."""
 
 
 class ProductSteps(BlockSteps):
@@ -39,9 +41,13 @@ class ProductSteps(BlockSteps):
         turns = -(-self.filled // (STEP * share.parts))
         is_whole = self.filled % (STEP * share.parts) == 0
         with ib.for_range(0, turns, name="turn", annotations={ROLLED: 1}) as turn:
-            k = ib.let("k", (turn * share.parts + part) * STEP + lane % 4 * CHUNK)
-            inside: Expr | None = None if is_whole else ib.let("inside", k < self.filled)
-            at = k if inside is None else build.select(inside, k, build.const(0))
+            chunk: Expr = ib.let(
+                "chunk", (turn * share.parts + part) * (STEP // CHUNK) + lane % 4)
+            inside: Expr | None = None
+            if not is_whole:
+                inside = ib.let("inside", chunk < self.filled // CHUNK)
+                chunk = ib.let("near", build.select(inside, chunk, build.const(0)))
+            at = chunk * CHUNK  # of which it can be seen that vectors begin there
             brought = ib.allocate("uint32", (8,), name="brought", scope="local")
             for half in range(2):
                 gate = rows[half] % count + gates.start
@@ -54,10 +60,10 @@ class ProductSteps(BlockSteps):
                     found = build.select(inside, found, build.const(0, "uint32"))
                 weights[word] = found
             numbers = ib.allocate("float32", (tiles * CHUNK,), name="numbers", scope="local")
-            for column in range(tiles):
+            for column, begin in product(range(tiles), range(0, CHUNK, QUAD)):
                 sequence = self.first_row + column * COLUMNS + lane // 4
-                numbers[column * CHUNK] = state.vload(
-                    (self._turn(state), self.own_direction, sequence, at), CHUNK)
+                numbers[column * CHUNK + begin] = state.vload(
+                    (self._turn(state), self.own_direction, sequence, at + begin), QUAD)
             for column in range(tiles):
                 self._multiply(sums, column, weights, numbers, inside)
         self.parted = ib.allocate(
