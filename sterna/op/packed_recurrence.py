@@ -70,12 +70,15 @@ class StepsAttrs(RecurrentAttrs):
     """Blocks of a processor of a GPU that is told; 0 for others."""
     in_cluster: int = 0
     """Sequences of a cluster of blocks that keep the weights for all steps; 0 without such."""
+    tiles: int = 0
+    """Of 16 rows of a block, for Tensor Cores; 0 without these."""
 
     @property
     def on_blocks(self) -> Share:
         """What a block of a GPU has of a step."""
         return Share(
-            self.units, self.together, self.rows, self.parts, self.at_once, self.in_cluster)
+            self.units, self.together, self.rows, self.parts, self.at_once, self.in_cluster,
+            self.tiles)
 
 
 def in_steps(
@@ -152,7 +155,9 @@ def _decide(
     first, second, _ = kinds[0].concrete_shape
     time, batch = by_layout(attrs, (first, second))
     if is_gpu(target):
-        work = Work(network.gates, size, batch, len(attrs.directions), dtype, wide(dtype))
+        is_one = network.rounds(attrs) == 1
+        work = Work(network.gates, size, batch, len(attrs.directions), dtype, wide(dtype),
+                    is_one and dtype == "bfloat16" and _compute_capability(target) >= 80)
         found = work.choose(Limits.of(target))
         return 1, {
             "together": found.sequences, "rows": found.rows, "units": found.units,
@@ -160,8 +165,9 @@ def _decide(
             "at_once": work.at_once(found) if "cuda" in target.keys else 0,
             "in_cluster": (
                 sequences_of_cluster(work, found)
-                if _has_clusters(target) and network.rounds(attrs) == 1 and time else 0
+                if _compute_capability(target) >= 90 and is_one and time else 0
             ),
+            "tiles": found.tiles,
         }
     processor = processor_of(target)
     threads, lines = processor.threads, batch * len(attrs.directions)
@@ -173,9 +179,10 @@ def _decide(
     return units, {"together": max(together, rows), "rows": rows, "share": share}
 
 
-def _has_clusters(target: Target) -> bool:
-    arch = target.attrs.get("arch")
-    return isinstance(arch, str) and Architecture.of(arch).number >= 90
+def _compute_capability(target: Target) -> int:
+    """In tenths, the least of the GPUs that a library is for; 0 of other devices than CUDA's."""
+    found = [target.attrs.get(name) for name in ("arch", "plain_arch")]
+    return min((Architecture.of(arch).number for arch in found if isinstance(arch, str)), default=0)
 
 
 def _biases(

@@ -19,7 +19,7 @@ from sterna.ir.expr import Expr
 from sterna.ir.types import Dim, TensorType, TupleType, Type, show_shape
 from sterna.op.checks import expect_dim, map_dims, of_kind, same_dtype, tensor, tensors
 from sterna.op.gates import ACTIVATIONS, Gate, gates_of
-from sterna.op.recurrent_blocks import write_blocks
+from sterna.op.recurrent_kernels import write_blocks
 from sterna.op.recurrent_shares import Share
 from sterna.op.recurrent_steps import (
     ONE_SEQUENCE,

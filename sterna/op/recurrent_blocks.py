@@ -16,30 +16,12 @@ from typing import Any
 from sterna.ir import build
 from sterna.ir.expr import Expr, ExprLike
 from sterna.op.gates import Gate
-from sterna.op.recurrent_clusters import ClusterSteps
 from sterna.op.recurrent_shares import Share, turns_together
 from sterna.op.recurrent_steps import STATES, Options, Step, by_layout
 from sterna.schedule.gpu.access import VECTOR_BYTES
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.warpgroups import blocks_at_once
-
-
-def write_blocks(
-    step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
-    outs: list[BufferVar], functions: list[list[Gate]], share: Share,
-) -> None:
-    """All steps of all sequences, both directions side by side where their functions are one."""
-    which = [range(place, place + 1) for place in range(len(functions))]
-    if all(each == functions[0] for each in functions):
-        which = [range(len(functions))]
-    for directions in which:
-        given = (step, attrs, ib, operands, outs, directions, functions[directions.start])
-        with ib.new_scope():
-            if share.in_cluster:
-                ClusterSteps(*given, share.in_cluster).write()
-            else:
-                BlockSteps(*given, share).write()
 
 
 class Own:
@@ -290,19 +272,9 @@ class BlockSteps:
             for own_state in self.states:
                 first = (self._turn(own_state.whole), self.own_direction)
                 own_state.held[0] = own_state.whole[(*first, self.row, self.unit)]
-        sums = self._sums(gates, state.whole if isinstance(state, Own) else state)
+        self._part_sums(gates, state.whole if isinstance(state, Own) else state)
         wanted, joins = share.units * share.sequences * count, share.joins(self.gates)
-        self.parted = ib.allocate(
-            self.kind, (wanted * (share.parts + 1),), name="parted", scope="shared")
         self.joined = ib.allocate(self.kind, (wanted * joins,), name="joined", scope="shared")
-        part, own = self.thread % share.parts, self.thread // share.parts
-        groups = share.sequences // share.rows
-        # As loops, of which it can be seen that no two threads store at one place.
-        with ib.for_range(0, count * share.rows, name="sum") as number:
-            sequence = own % groups * share.rows + number % share.rows
-            row = number // share.rows * share.sequences + sequence
-            place = (row * share.units + own // groups) * (share.parts + 1) + part
-            self.parted[place] = sums[number]
         each, whole = share.parts // joins, wanted * joins
         with ib.for_range(0, -(-whole // share.threads), name="turn") as number:
             place = number * share.threads + self.thread
@@ -315,6 +287,22 @@ class BlockSteps:
                 self.joined[place] = total
         self.wanted, self.joins = wanted, joins
         return Gates(self.held)
+
+    def _part_sums(self, gates: range, state: BufferVar) -> None:
+        """Let others have what a thread adds up."""
+        ib, share, count = self.ib, self.share, len(gates)
+        sums = self._sums(gates, state)
+        self.parted = ib.allocate(
+            self.kind, (share.units * share.sequences * count * (share.parts + 1),),
+            name="parted", scope="shared")
+        part, own = self.thread % share.parts, self.thread // share.parts
+        groups = share.sequences // share.rows
+        # As a loop, of which it can be seen that no two threads store at one place.
+        with ib.for_range(0, count * share.rows, name="sum") as number:
+            sequence = own % groups * share.rows + number % share.rows
+            row = number // share.rows * share.sequences + sequence
+            place = (row * share.units + own // groups) * (share.parts + 1) + part
+            self.parted[place] = sums[number]
 
     def _join(self) -> None:
         """The sums of a thread's unit, to what its gates start with."""
@@ -355,9 +343,10 @@ class BlockSteps:
             for place, gate in enumerate(gates):
                 found = self.columns.vload((self.direction, unit, gate, 0, at), vector)
                 weights[place * vector] = build.cast(f"{self.kind}x{vector}", found)
-            for row in range(share.rows):
-                states[row * vector] = state.vload(
-                    (self._turn(state), self.own_direction, first + row, at), vector)
+            quad = min(vector, VECTOR_BYTES // state.dtype.bytes)
+            for row, begin in product(range(share.rows), range(0, vector, quad)):
+                states[row * vector + begin] = state.vload(
+                    (self._turn(state), self.own_direction, first + row, at + begin), quad)
             return weights, states
 
         def multiply(weights: BufferVar, states: BufferVar) -> None:

@@ -8,6 +8,8 @@ from sterna.schedule.gpu.limits import Limits
 from sterna.support.dtype import DataType
 
 PROCESSORS, SCHEDULERS, WARP, LINE_BYTES = 132, 4, 32, 128
+TILE_ROWS, TILE_COLUMNS, PRODUCT_CYCLES = 16, 8, 4.0
+"""Of a product of a warp by Tensor Cores."""
 PARTS, COUNTS = (8, 16, 32), (1, 2, 4, 8, 16)
 MOST_SUMS = 32
 """Of a thread."""
@@ -18,6 +20,8 @@ HELD_NUMBERS = 96
 # What a step takes beside its sums, and a load that nothing hides, in cycles; and how many bytes a
 # processor gets of the second cache in one.
 STEP_CYCLES, LOAD_CYCLES, CACHE_BYTES = 2000.0, 600.0, 48.0
+SEEN = 2.0
+"""What sums were seen to take on an H200, beside what is counted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,13 +40,19 @@ class Share:
     """Blocks of a processor, which registers are given by; 0 where a target is not told."""
     in_cluster: int = 0
     """Sequences of a cluster of blocks that keep the weights; 0 where each step is a kernel."""
+    tiles: int = 0
+    """Of 16 rows, for Tensor Cores: a warp has one, and part of its sums; 0 without these."""
 
     @property
     def threads(self) -> int:
         """Of a block."""
+        if self.tiles:
+            return self.tiles * self.parts * WARP
         return self.units * (self.sequences // self.rows) * self.parts
 
     def __str__(self) -> str:
+        if self.tiles:
+            return f"{self.units} units x {self.sequences} sequences, {self.tiles} x {self.parts}"
         return f"{self.units} units x {self.sequences} sequences, {self.rows} by {self.parts}"
 
     def joins(self, gates: int) -> int:
@@ -67,6 +77,8 @@ class Work:
     directions: int
     weight: DataType
     sums: DataType
+    has_products: bool = False
+    """Whether Tensor Cores make them."""
 
     def choose(self, limits: Limits) -> Share:
         """How blocks and threads share it."""
@@ -82,7 +94,23 @@ class Work:
             and (each.units == 1 or each.units < 2 * self.size)
             and (each.sequences == 1 or each.sequences < 2 * self.sequences)
         ]
-        return choose("blocks of a recurrence", fitting, self.cycles)
+        return choose("blocks of a recurrence", fitting + self._products(limits), self.cycles)
+
+    def _products(self, limits: Limits) -> list[Share]:
+        """Those of Tensor Cores, for whose columns there are sequences."""
+        if not self.has_products or self.sequences < TILE_COLUMNS:
+            return []
+        offered = [
+            Share(units, sequences, sequences, parts, tiles=units * self.gates // TILE_ROWS)
+            for units in (4, 8, 16, 32) for sequences in (8, 16, 32) for parts in (2, 4, 8)
+            if units * self.gates % TILE_ROWS == 0 and sequences < 2 * self.sequences
+        ]
+        return [
+            each for each in offered
+            if each.units * each.sequences <= each.threads <= MOST_THREADS
+            and each.units < 2 * self.size
+            and each.shared_numbers(self.gates) * self.sums.bytes <= limits.shared_bytes
+        ]
 
     def at_once(self, share: Share) -> int:
         """How many blocks a processor of a large GPU has, each with registers enough."""
@@ -94,6 +122,8 @@ class Work:
 
     def cycles(self, share: Share) -> float:
         """What a step takes by launches."""
+        if share.tiles:
+            return self._product_cycles(share)
         vector = VECTOR_BYTES // self.weight.bytes
         turns = -(-self.size // (vector * share.parts))
         warps = max(SCHEDULERS, -(-share.threads // WARP))
@@ -111,7 +141,23 @@ class Work:
         together = turns_together(share, self.gates, vector)
         waits = -(-turns // together) * LOAD_CYCLES / max(1, warps // (2 * SCHEDULERS))
         each = max(products, loads, brought) + joined
-        return STEP_CYCLES + waits + max(1.0, self._blocks(share) / PROCESSORS) * each
+        blocks = max(1.0, self._blocks(share) / PROCESSORS)
+        return STEP_CYCLES + SEEN * (waits + blocks * each)
+
+
+    def _product_cycles(self, share: Share) -> float:
+        """The same by Tensor Cores: two parts of each state, in steps of 16."""
+        steps = -(-self.size // (2 * TILE_ROWS)) * 4
+        products = share.tiles * steps * (share.sequences // TILE_COLUMNS) * PRODUCT_CYCLES
+        brought = (
+            share.units * self.gates * self.size * self.weight.bytes
+            + share.sequences * self.size * self.sums.bytes
+        ) / CACHE_BYTES
+        turns = -(-self.size // (2 * TILE_ROWS * share.parts))
+        waits = turns * LOAD_CYCLES / max(1, share.threads // (WARP * SCHEDULERS))
+        joined = share.units * share.sequences * self.gates * share.parts / WARP * 2
+        blocks = max(1.0, self._blocks(share) / PROCESSORS)
+        return STEP_CYCLES + SEEN * (waits + blocks * (max(products, brought) + joined))
 
 
 def turns_together(share: Share, gates: int, vector: int) -> int:
@@ -133,8 +179,11 @@ CLUSTER, LANES = 8, 8
 UNITS_OF_WARP = WARP // LANES
 OF_CLUSTER = (1, 2, 4)
 """Sequences: a warp sends the states of four at once."""
-MEETING_CYCLES = 1500.0
-"""What a step of a cluster takes beside its products."""
+CLUSTERS_AT_ONCE = 14
+"""Of a large GPU, whose processors lie in groups that clusters do not quite fill."""
+MEETING_CYCLES, PRODUCT_SHARE = 800.0, 2.1
+"""What a step of a cluster takes beside its products; and these, with what lanes join, beside what
+multiply-adds alone would take."""
 REGISTERS, MOST_REGISTERS, OTHER_REGISTERS, MOST_OF_BLOCK = 65536, 255, 64, 1024
 
 
@@ -158,7 +207,7 @@ def sequences_of_cluster(work: Work, share: Share) -> int:
             return work.cycles(share)
         clusters = work.directions * -(-work.sequences // sequences)
         products = sequences * weights * -(-threads // (WARP * SCHEDULERS))
-        return -(-clusters * CLUSTER // PROCESSORS) * (MEETING_CYCLES + products)
+        return -(-clusters // CLUSTERS_AT_ONCE) * (MEETING_CYCLES + PRODUCT_SHARE * products)
 
     fits = work.sums == "float32" and threads <= MOST_OF_BLOCK
     offered = [0, *(n for n in OF_CLUSTER if fits and has_room(n) and n < 2 * work.sequences)]

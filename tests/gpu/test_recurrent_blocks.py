@@ -108,6 +108,7 @@ def check(function: Function, target: str) -> None:
         "direction": "bidirectional", "linear_before_reset": True, "given": ("bias",)}),
     ("gru", 2, 9, Share(2, 2, 2, 8), {"given": ("bias", "sequence_lens")}),
     ("rnn", 1, 20, Share(2, 1, 1, 8), {"direction": "reverse", "dtype": "bfloat16"}),
+    ("lstm", 8, 5, Share(4, 8, 8, 2, tiles=1), {"dtype": "bfloat16", "time": 2}),
 ])
 def test_threads_share_a_step_without_races(
     kind: str, batch: int, size: int, share: Share, more: dict[str, Any]
@@ -131,6 +132,16 @@ def test_blocks_of_a_cluster_keep_weights(
     check(function, HOPPER)
 
 
+def test_libraries_for_older_gpus_have_kernels_that_these_run() -> None:
+    made = network("lstm", ("bias",), 8, 128, dtype="bfloat16")
+    found = [
+        attrs_of(steps_of(made, HOPPER + plain))
+        for plain in ("", " -plain_arch=sm_80", " -plain_arch=sm_53")
+    ]
+    assert [bool(each.in_cluster) for each in found] == [True, False, False]
+    assert [bool(each.tiles) for each in found][1:] == [True, False]
+
+
 def test_clusters_have_what_registers_keep() -> None:
     large, kind = Limits(256, 49152, 32), DataType("float32")
 
@@ -138,7 +149,7 @@ def test_clusters_have_what_registers_keep() -> None:
         work = Work(gates, size, batch, 1, kind, DataType(sums))
         return sequences_of_cluster(work, work.choose(large))
 
-    assert [sequences(4, 256, batch) for batch in (1, 16, 32, 64)] == [1, 1, 2, 4]
+    assert [sequences(4, 256, batch) for batch in (1, 16, 32)] == [1, 2, 4]
     assert sequences(3, 300, 1) and sequences(1, 400, 1)
     assert not sequences(4, 512, 1) and not sequences(4, 64, 4, "float64")
 
@@ -154,6 +165,9 @@ def test_work_is_shared_by_what_there_is() -> None:
                 assert share.threads <= limits.threads
                 assert share.shared_numbers(gates) * 4 <= limits.shared_bytes
                 assert share.threads >= share.units * share.sequences
+    products = Work(4, 512, 32, 1, DataType("bfloat16"), kind, True).choose(large)
+    assert products.tiles * 16 == products.units * 4
+    assert products.units * products.sequences <= products.threads
     few = Work(4, 256, 16, 1, kind, kind).choose(large)
     assert 64 <= -(-256 // few.units) * -(-16 // few.sequences) <= 264
 
