@@ -31,6 +31,8 @@ LOADED = 1.3
 SUMS_AT_ONCE, SIDE_BY_SIDE = 4, 6
 # How much longer a row takes that is no whole vectors.
 RAGGED = 2.0
+# How much longer windows take whose strides part the pixels they read, while large weights pass by.
+STRIDED = 1.5
 # Dot products of bytes of a cycle.
 DOTS = 1.6
 # Cycles in which a vector of bytes is packed, of as many as sums have lanes.
@@ -82,6 +84,8 @@ def _cycles_of_floats(made: Contraction, processor: Processor, columns: int) -> 
     large = made.weight_bytes > processor.l2_bytes // 2  # threads share channels then, else rows
     share = 1 / processor.threads if large else 1.0
     cycles = made.macs / products_per_cycle(processor) / threads
+    is_window = large and made.taps > 1 and made.channels_last and not processor.by_element_fma
+    cycles *= STRIDED if is_window and {*made.strides} != {1} else 1.0
     cycles += arriving(made.weight_bytes * share, processor) + regions(1, processor)
     cycles += KERNEL if made.pixels == 1 else 0.0
     if made.is_matrix:

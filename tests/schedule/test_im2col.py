@@ -239,3 +239,16 @@ def test_only_chunks_of_several_lines_make_a_border(
             IMPLEMENTATION.expect(made, plan, packed)
     else:
         IMPLEMENTATION.expect(made, plan, packed)
+
+
+@pytest.mark.parametrize(("stride", "layout"), [(2, "NCHW"), (1, "NHWC")])
+def test_strided_windows_with_large_weights_read_pixels_from_panels(
+    stride: int, layout: str
+) -> None:
+    """Their pixels lie far apart; without a stride Winograd's way computes less."""
+    x, weight = relay.var("x", shape=(1, 256, 28, 28)), np.ones((256, 256, 3, 3), "float32")
+    made = relay.nn.conv2d(x, relay.const(weight), strides=stride, padding=1)
+    target = "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake -num-cores=1"
+    module = tvm.IRModule.from_expr(relay.Function((x,), relay.nn.relu(made)))
+    text = str(relay.optimize(module, target)[0])
+    assert ('data_layout="NHWC"' in text) is (layout == "NHWC")
