@@ -36,6 +36,7 @@ def passes(processor: Any = None, target: Any = None, on_gpu: bool = False) -> l
         T.SimplifyExpr(),
         T.CanonicalizeCast(),  # after equal casts were joined; it takes them apart again
         T.FoldWeights(),  # below the level of FoldConstant too: they are packed at every level
+        T.AddUpParallelConv2D(),  # of weights that factors are in
         T.FoldExplicitPadding(),  # before convolutions of rows become those of images
         T.CanonicalizeOps(),
         *([] if on_gpu else [T.WidenFloats(processor)]),  # after factors are in the weights

@@ -8,6 +8,7 @@ from sterna.ir.transform import (
     module_pass,
     register_pass,
 )
+from sterna.relay.passes.add_up_parallel import AddUpParallelConv2D
 from sterna.relay.passes.alter_op_layout import AlterOpLayout
 from sterna.relay.passes.canonicalize_cast import CanonicalizeCast
 from sterna.relay.passes.canonicalize_ops import CanonicalizeOps
@@ -58,8 +59,8 @@ from sterna.relay.passes.widen_floats import WidenFloats
 from sterna.support.classic import classic_names
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
-    "ChooseImplementations",
+    "AddUpParallelConv2D", "AlterOpLayout", "BackwardFoldScaleAxis",
+    "CanonicalizeCast", "CanonicalizeOps", "ChooseImplementations",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DelayViews",
     "DynamicToStatic",

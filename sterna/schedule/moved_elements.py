@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 
 from sterna.ir import build
-from sterna.ir.expr import Add, Cast, Expr, FloorMod, IntImm, Max, Min, variables_in
+from sterna.ir.expr import Add, Cast, Expr, FloorDiv, FloorMod, IntImm, Max, Min, Var, variables_in
 from sterna.ir.node import post_order
 from sterna.schedule.kernel import Kernel, Processor
 from sterna.schedule.loops import PARALLEL_ELEMENTS, extents_of, parallelise
@@ -108,14 +108,15 @@ def transpose_tiles(kernel: Kernel, stage: Stage, across: IterVar) -> None:
 def places_told(stage: Stage, processor: Processor) -> list[ProducerLoad]:
     """What tells, one by one, where neighbours of a result are read; none if not integers alone.
 
-    Tables that the processor holds in registers are not asked one by one.
+    Tables that the processor holds in registers are not asked one by one, and elements that are
+    repeated in a row are shuffled.
     """
     assert isinstance(stage.op, ComputeOp)
     last = stage.op.axis[-1].var
     told: list[ProducerLoad] = []
 
     def tells(part: object) -> None:
-        if isinstance(part, ProducerLoad):
+        if isinstance(part, ProducerLoad) and not _repeats(stage, part, processor):
             told.append(part)
 
     def visit(item: object) -> None:
@@ -129,6 +130,15 @@ def places_told(stage: Stage, processor: Processor) -> list[ProducerLoad]:
         post_order(part, visit)
     by_lane = [load for load in told if any(last in variables_in(at) for at in load.indices)]
     return by_lane if all(load.tensor.dtype.is_integer for load in by_lane) else []
+
+
+def _repeats(stage: Stage, load: ProducerLoad, processor: Processor) -> bool:
+    """Whether a place is an index divided by a number that whole vectors are made of."""
+    place = _computed(stage, load)
+    if not isinstance(place, FloorDiv) or not isinstance(place.a, Var):
+        return False
+    times = build.int_value(place.b)
+    return times is not None and processor.lanes(stage.op.output(0).dtype) % times == 0
 
 
 def _reads_table_of_bytes(stage: Stage, load: ProducerLoad) -> bool:

@@ -5,8 +5,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+import sterna as tvm
 from sterna import relay
 from sterna.ir.types import TensorType
+from sterna.model.stages import Stages
+from sterna.target import Target
 from tests.op.harness import reference
 from tests.op.torch_support import functional, tensor
 
@@ -133,3 +136,22 @@ def test_mistakes() -> None:
     with pytest.raises(ValueError, match="padding_mode is one of zeros, border, reflection"):
         grid = relay.var("grid", shape=(1, 2, 4, 4))
         relay.image.grid_sample(x, grid, padding_mode="wrap")
+
+
+@pytest.mark.parametrize(("times", "target", "vectors"), [
+    (2, "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake", True),
+    (2, "llvm -mtriple=aarch64-linux-gnu -mcpu=neoverse-n1", True),
+    (3, "llvm -mtriple=x86_64-linux-gnu -mcpu=cascadelake", False),
+])
+def test_bytes_that_are_repeated_are_shuffled(times: int, target: str, vectors: bool) -> None:
+    """Where whole vectors are made of them; else they are stored one by one."""
+    x = relay.var("x", shape=(1, 2, 3, 40), dtype="uint8")
+    made = relay.image.resize2d(
+        x, (3, 40 * times), layout="NCHW", method="nearest_neighbor",
+        coordinate_transformation_mode="asymmetric", rounding_method="floor")
+    function = relay.Function((x,), made)
+    module = tvm.IRModule.from_expr(function)
+    text = Stages.of(module, {}, Target(target), opt_level=3).text("tir", "")
+    assert ("ramp(" in text) is vectors
+    given = np.random.default_rng(0).integers(0, 256, (1, 2, 3, 40), dtype="uint8")
+    np.testing.assert_array_equal(tvm.compile(function)(given), given.repeat(times, axis=3))
