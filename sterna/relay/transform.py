@@ -9,6 +9,7 @@ from sterna.ir.transform import (
     register_pass,
 )
 from sterna.relay.passes.alter_op_layout import AlterOpLayout
+from sterna.relay.passes.annotate_target import AnnotateTarget
 from sterna.relay.passes.canonicalize_cast import CanonicalizeCast
 from sterna.relay.passes.canonicalize_ops import CanonicalizeOps
 from sterna.relay.passes.choose_implementations import ChooseImplementations
@@ -40,7 +41,9 @@ from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.inline import Inline, InlineGlobals
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
+from sterna.relay.passes.merge_compiler_regions import MergeCompilerRegions
 from sterna.relay.passes.merge_composite import MergeComposite
+from sterna.relay.passes.partition_graph import PartitionGraph
 from sterna.relay.passes.plan_devices import PlanDevices
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.share_joined_parts import ShareJoinedParts
@@ -58,7 +61,8 @@ from sterna.relay.passes.widen_floats import WidenFloats
 from sterna.support.classic import classic_names
 
 __all__ = [
-    "AlterOpLayout", "BackwardFoldScaleAxis", "CanonicalizeCast", "CanonicalizeOps",
+    "AlterOpLayout", "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeCast",
+    "CanonicalizeOps",
     "ChooseImplementations",
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DelayViews",
@@ -67,7 +71,8 @@ __all__ = [
     "FoldDeadChannels", "FoldExplicitPadding",
     "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize",
-    "MergeComposite", "Pass", "PassContext", "PlanDevices",
+    "MergeCompilerRegions", "MergeComposite", "PartitionGraph", "Pass", "PassContext",
+    "PlanDevices",
     "RemoveUnusedFunctions", "Sequential", "ShareJoinedParts", "SimplifyExpr",
     "SimplifyExprPostAlterOp", "SimplifyInference", "SingleOpKernels", "SkipBorderTaps", "SumRows",
     "TabulateBytes",
