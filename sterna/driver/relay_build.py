@@ -9,6 +9,7 @@ from sterna.driver.aot_factory import AOTProgram, build_aot
 from sterna.driver.aot_options import aot_options
 from sterna.driver.device_kernels import GraphKernels, compile_parts
 from sterna.driver.device_parts import is_planned, optimize_parts, passes_for
+from sterna.driver.external_compilers import compiled_elsewhere, refuse_other_parts
 from sterna.driver.factory import GraphExecutorFactoryModule
 from sterna.driver.kernel import KernelNotes
 from sterna.driver.workers_ahead import workers_ahead
@@ -80,6 +81,11 @@ def build(
         )
     if isinstance(ir_mod, IRModule):
         ir_mod = mark_called(ir_mod)
+        if options is not None:
+            refuse_other_parts(ir_mod, "ahead-of-time code")
+        if is_gpu(wanted) or not config.is_one:
+            refuse_other_parts(ir_mod, "a graph on a GPU")
+    ir_mod, others = compiled_elsewhere(ir_mod)
     with workers_ahead(wanted, _contractions_in(ir_mod)):
         with without_collection(), stage("optimize the graph"), wanted, deciding("graph") as asked:
             mod, _ = optimize(ir_mod, config, params)
@@ -94,10 +100,13 @@ def build(
     with stage("plan memory"):
         take_over = {name: note.take_over for name, note in notes.items()}
         graph_json = graph.to_json(take_over, processor_of(wanted).threads)
-    return GraphExecutorFactoryModule(
+    made = GraphExecutorFactoryModule(
         parts.code(prefix), graph_json, graph.params, mod_name, wanted, parts.of.module, notes,
         links_params=chosen.options["link-params"],
     )
+    for other in others:
+        made.lib.import_module(other)
+    return made
 
 
 def _contractions_in(mod: IRModule | Function) -> int:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from sterna.driver.external_compilers import refuse_other_parts
 from sterna.driver.kernel_code import make_kernels
 from sterna.driver.operator_module import OperatorModule
 from sterna.driver.relay_build import find_target, optimize
@@ -53,6 +54,7 @@ def compile(
     wanted = find_target(target, target_host)
     on_gpu = is_gpu(wanted)
     module = prepared(mod, params)
+    refuse_other_parts(module, "the virtual machine")
     with stage("take control flow apart"):
         compiled = compile_functions(module)
     with stage("optimize the blocks"):

@@ -9,6 +9,7 @@ from sterna.lowering.empty_kernel import (
     gives_nothing,
     meets_nothing,
 )
+from sterna.lowering.external_kernel import CALLED, call_of_other, is_made_elsewhere
 from sterna.lowering.kernel_scalars import inner_scalars
 from sterna.lowering.kernel_tensors import KernelTensors, kernel_tensors
 from sterna.relay.expr import Call, Function, RelayExpr
@@ -50,14 +51,16 @@ def lower_kernel(
     target: whose keys say which schedules there are; none: any processor's.
     """
     if gives_nothing(func):
-        return _of_nothing(func, name)
+        return _without_schedule(func, function_of_nothing(func, name), IN_ORDER)
+    if is_made_elsewhere(func):
+        return _without_schedule(func, call_of_other(func, name), CALLED)
     with deciding(scope_of(func)) as scope:
         return _lowered(func, name, processor, target or Target("llvm"), scope)
 
 
 def ask_kernel(func: Function, target: Target) -> Scope:
     """What the schedule of a primitive function asks for a target, without writing its loops."""
-    if gives_nothing(func):
+    if gives_nothing(func) or is_made_elsewhere(func):
         return Scope()
     processor = with_caches(processor_of(target))
     with deciding(scope_of(func)) as scope:
@@ -66,11 +69,10 @@ def ask_kernel(func: Function, target: Target) -> Scope:
         return scope
 
 
-def _of_nothing(func: Function, name: str) -> LoweredKernel:
-    """A kernel whose results have no elements; the last operator is the one it is called by."""
-    loops = function_of_nothing(func, name)
+def _without_schedule(func: Function, loops: PrimFunc, found: FoundSchedule) -> LoweredKernel:
+    """A kernel that asks for nothing; the last operator is the one it is called by."""
     anchor = [record for expr in post_order(func.body) if (record := record_of(expr))][-1]
-    return LoweredKernel(loops, len(loops.params), anchor, IN_ORDER, {}, {})
+    return LoweredKernel(loops, len(loops.params), anchor, found, {}, {})
 
 
 def scope_of(func: Function) -> str:

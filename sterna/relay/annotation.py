@@ -35,3 +35,15 @@ def function_on_device(
     }
     body = on_device(substitute(function.body, homes), result_device, constrain_result=True)
     return Function(function.params, body, None, function.type_params, function.attrs)
+
+
+def compiler_begin(data: RelayExpr, compiler: str) -> RelayExpr:
+    """Where a region of another compiler begins, for PartitionGraph."""
+    made: RelayExpr = builder("annotation.compiler_begin")(data, compiler)
+    return made
+
+
+def compiler_end(data: RelayExpr, compiler: str) -> RelayExpr:
+    """Where a region of another compiler ends."""
+    made: RelayExpr = builder("annotation.compiler_end")(data, compiler)
+    return made

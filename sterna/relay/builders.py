@@ -12,7 +12,8 @@ from typing import Any
 
 from sterna.relay.expr import Call, RelayExpr, TupleWrapper, as_expr
 from sterna.relay.op import AnyOp, Op, find, records
-from sterna.support.classic import MOVED, find_moved, missing
+from sterna.support.classic import missing
+from sterna.support.discovery import load_name
 
 _BUILDERS: dict[str, Callable[..., Any]] = {}
 
@@ -86,6 +87,13 @@ _FILES = frozenset({
 })
 
 
+# Passes that the classic API has beside these builders: relay.qnn.transform.Legalize.
+_PASSES = {
+    "qnn.CanonicalizeOps": "sterna.relay.passes.canonicalize_ops:CanonicalizeOps",
+    "qnn.Legalize": "sterna.relay.passes.legalize:Legalize",
+}
+
+
 class Namespace(ModuleType):
     """The builders under a prefix, each made when it is first used."""
 
@@ -97,10 +105,10 @@ class Namespace(ModuleType):
         found = None if name.startswith("__") else lookup(self._prefix + name)
         if found is None and name in _FILES:
             return self
-        known = f"{self.__name__}.{name}"
-        if found is None and known in MOVED:
-            return find_moved(self.__name__, name)
+        if found is None and self._prefix + name in _PASSES:
+            return load_name(_PASSES[self._prefix + name])
         if found is None:
+            known = f"{self.__name__}.{name}"
             raise missing(known, f"{self.__name__} has no operator '{name}'")
         setattr(self, name, found)
         return found

@@ -48,6 +48,9 @@ class RelayExpr(Node):
 
     NAMESPACE: ClassVar[str] = "relay."
 
+    # Packed functions get expressions as they are, although these can be called.
+    passed_as_object: ClassVar[bool] = True
+
     _type: Type | None
     span: str | None
     """What it is called where it comes from, such as the name of a node in a model file; what

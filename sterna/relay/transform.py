@@ -10,6 +10,7 @@ from sterna.ir.transform import (
 )
 from sterna.relay.passes.add_up_parallel import AddUpParallelConv2D
 from sterna.relay.passes.alter_op_layout import AlterOpLayout
+from sterna.relay.passes.annotate_target import AnnotateTarget
 from sterna.relay.passes.canonicalize_cast import CanonicalizeCast
 from sterna.relay.passes.canonicalize_ops import CanonicalizeOps
 from sterna.relay.passes.choose_implementations import ChooseImplementations
@@ -41,7 +42,9 @@ from sterna.relay.passes.infer_type import InferType
 from sterna.relay.passes.inline import Inline, InlineGlobals
 from sterna.relay.passes.integer_arithmetic import IntegerArithmetic
 from sterna.relay.passes.legalize import Legalize
+from sterna.relay.passes.merge_compiler_regions import MergeCompilerRegions
 from sterna.relay.passes.merge_composite import MergeComposite
+from sterna.relay.passes.partition_graph import PartitionGraph
 from sterna.relay.passes.plan_devices import PlanDevices
 from sterna.relay.passes.remove_unused_functions import RemoveUnusedFunctions
 from sterna.relay.passes.share_joined_parts import ShareJoinedParts
@@ -59,8 +62,14 @@ from sterna.relay.passes.widen_floats import WidenFloats
 from sterna.support.classic import classic_names
 
 __all__ = [
+<<<<<<< HEAD
     "AddUpParallelConv2D", "AlterOpLayout", "BackwardFoldScaleAxis",
     "CanonicalizeCast", "CanonicalizeOps", "ChooseImplementations",
+=======
+    "AlterOpLayout", "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeCast",
+    "CanonicalizeOps",
+    "ChooseImplementations",
+>>>>>>> c70122838209cbad4239f0a780cafbb6ed7a7856
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DelayViews",
     "DynamicToStatic",
@@ -68,7 +77,8 @@ __all__ = [
     "FoldDeadChannels", "FoldExplicitPadding",
     "FoldScaleAxis", "FoldWeights", "ForwardFoldScaleAxis", "FuseOps",
     "InferType", "Inline", "InlineGlobals", "IntegerArithmetic", "Legalize",
-    "MergeComposite", "Pass", "PassContext", "PlanDevices",
+    "MergeCompilerRegions", "MergeComposite", "PartitionGraph", "Pass", "PassContext",
+    "PlanDevices",
     "RemoveUnusedFunctions", "Sequential", "ShareJoinedParts", "SimplifyExpr",
     "SimplifyExprPostAlterOp", "SimplifyInference", "SingleOpKernels", "SkipBorderTaps", "SumRows",
     "TabulateBytes",

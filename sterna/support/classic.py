@@ -81,8 +81,6 @@ MOVED = {
     "sterna.relay.op.register_mixed_precision_conversion":
         "sterna.relay.mixed_precision:register_mixed_precision_conversion",
     "sterna.relay.param_dict": "sterna.runtime.params",
-    "sterna.relay.qnn.CanonicalizeOps": "sterna.relay.passes.canonicalize_ops:CanonicalizeOps",
-    "sterna.relay.qnn.Legalize": "sterna.relay.passes.legalize:Legalize",
     "sterna.relay.testing.init": "sterna.relay.testing.workload",
     "sterna.relay.transform.mixed_precision": "sterna.relay.mixed_precision",
     "sterna.relay.transform.FakeQuantizationToInteger":
@@ -161,8 +159,6 @@ INSTEAD = {
     "sterna.micro.create_local_debug_executor": _MICRO,
     "sterna.micro.create_local_graph_executor": _MICRO,
     "sterna.relax": "graphs are written in tvm.relay, or imported by sterna.compile",
-    "sterna.relay.annotation.compiler_begin": _COMPILERS,
-    "sterna.relay.annotation.compiler_end": _COMPILERS,
     "sterna.relay.contrib": _COMPILERS,
     "sterna.relay.op.contrib": _COMPILERS,
     "sterna.relay.op.strategy": _OPERATORS,
@@ -173,10 +169,7 @@ INSTEAD = {
     "sterna.relay.register_pattern": _OPERATORS,
     "sterna.relay.register_schedule": _OPERATORS,
     "sterna.relay.register_strategy": _OPERATORS,
-    "sterna.relay.transform.AnnotateTarget": _COMPILERS,
     "sterna.relay.transform.CollagePartition": _COMPILERS,
-    "sterna.relay.transform.MergeCompilerRegions": _COMPILERS,
-    "sterna.relay.transform.PartitionGraph": _COMPILERS,
     "sterna.relay.transform.FirstOrderGradient": _GRADIENTS,
     "sterna.relay.transform.gradient": _GRADIENTS,
     "sterna.script":

@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from sterna.ir.expr import Call, Expr
+from sterna.ir.external_compilers import PREFIX, register_check
 from sterna.tir.intrinsics import INTRINSICS, Intrinsic, register_intrinsic
 
 Rule = Callable[[Call], Expr]
@@ -45,7 +46,16 @@ class _Named(str):
 
 
 def register_op_attr(op_name: str, attr_key: str, value: Any = None, level: int = 10) -> Any:
-    """Say of an intrinsic of one's own whether its calls have an effect (TCallEffectKind)."""
+    """Say of an intrinsic of one's own whether its calls have an effect (TCallEffectKind).
+
+    Of an operator of graphs, which of its calls another compiler takes: register_op_attr("add",
+    "target.own", check), where check(call) is true of those.
+    """
+    if attr_key.startswith(PREFIX) and not op_name.startswith("tir."):
+        if value is None:
+            return lambda decorated: register_op_attr(op_name, attr_key, decorated, level)
+        register_check(op_name, attr_key.removeprefix(PREFIX), value)
+        return value
     if not op_name.startswith("tir.") or attr_key not in ("TCallEffectKind", "TVectorizable"):
         raise ValueError(
             f"register_op_attr takes TCallEffectKind of an intrinsic, tir.name, not {attr_key} of "

@@ -457,3 +457,11 @@ def test_sequences_without_end() -> None:
     model = one("SplitToSequence", X)
     model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = 1 << 40
     refused(model, r"node 'it' \(SplitToSequence\): it makes .* parts, more than")
+
+
+@pytest.mark.parametrize("scale", [float("nan"), float("inf"), -1.0])
+def test_scales_that_are_no_sizes(scale: float) -> None:
+    none = np.empty((0,), "float32")
+    model = one("Resize", IMAGE, none, np.array([1, 1, 2, scale], "float32"))
+    with pytest.raises(ValueError, match="scales are positive numbers, and one of them is"):
+        from_onnx(model)

@@ -234,7 +234,7 @@ def test_columns_stay_for_all_tiles_of_a_block(monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize("columns", [144, 134])
-def test_another_kernel_adds_up_parts(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_anexternal_kernel_adds_up_parts(columns: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """The last part has blocks behind the end of the sum; what follows comes with the sums."""
     ring = Ring(128, 128, 3, apart=3)
     monkeypatch.setattr(product_tiles, "choose", lambda name, offered, cost: ring)

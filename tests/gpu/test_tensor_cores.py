@@ -223,7 +223,7 @@ def test_few_columns_and_long_sums() -> None:
     ((200, 1536, 6144), (64, 128), 2), ((256, 4096, 4096), (64, 128), 1),
     ((128, 768, 3072), (64, 64), 1),
 ])
-def test_long_sums_of_few_tiles_are_added_up_by_another_kernel(
+def test_long_sums_of_few_tiles_are_added_up_by_anexternal_kernel(
     size: tuple[int, int, int], tile: tuple[int, int], parts: int
 ) -> None:
     """Where so many blocks fill the processors."""

@@ -23,7 +23,7 @@ def test_it_is_small(tmp_path: Path, machine: str) -> None:
 
 
 @pytest.mark.parametrize("triple", ["aarch64-macos", "arm-linux-gnueabihf", "riscv64-linux-musl"])
-def test_other_compilers_have_nothing_to_say(tmp_path: Path, triple: str) -> None:
+def test_external_compilers_have_nothing_to_say(tmp_path: Path, triple: str) -> None:
     require_module("ziglang")
     server, _ = write_sources(tmp_path)
     zig = [sys.executable, "-m", "ziglang", "cc", "-target", triple]

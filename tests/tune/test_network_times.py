@@ -29,7 +29,7 @@ def test_one_thread_is_timed_by_what_it_had_of_a_processor() -> None:
     assert 0 < seconds.sum() <= spent
 
 
-def test_answers_that_nobody_takes_make_no_other_kernel() -> None:
+def test_answers_that_nobody_takes_make_no_external_kernel() -> None:
     x = relay.var("x", shape=(1, 16, 20, 20))
     weight = relay.const(np.ones((16, 16, 1, 1), "float32"))
     network = tvm.IRModule.from_expr(relay.nn.conv2d(x, weight))

@@ -72,6 +72,8 @@ def resize(node: Node) -> RelayExpr:
 
 def _scaled(node: Node, extent: Dim, scale: float) -> Dim:
     """The extent of the result; an open one may be multiplied, or halved some times."""
+    if not math.isfinite(scale) or scale < 0:
+        raise ValueError(f"scales are positive numbers, and one of them is {scale}")
     if isinstance(extent, Expr) and not isinstance(extent, AnyDim):
         if float(scale).is_integer():
             return simplified_dim(extent * int(scale))

@@ -1,6 +1,7 @@
 """Where values lie: on_device says it of a value, device_copy takes a value elsewhere.
 
-Neither computes anything. PlanDevices reads both and leaves copies where values cross.
+Neither computes anything. PlanDevices reads both and leaves copies where values cross. Nor do the
+marks of what other compilers take, which PartitionGraph reads.
 """
 
 from typing import Any
@@ -31,6 +32,13 @@ class DeviceCopyAttrs(Attrs):
 
     src_device: int
     dst_device: int
+
+
+@attributes
+class CompilerAttrs(Attrs):
+    """Of the marks around what another compiler takes."""
+
+    compiler: str
 
 
 def on_device(
@@ -96,3 +104,18 @@ register(OpRecord(
     cases=[Case(((2, 3),), {"src_device": 1, "dst_device": 1})],
     doc="Its operand, copied from one kind of device to another, by DLPack's numbers.",
 ))
+
+for _name, _what in (("begin", "Its operand, which a region of another compiler reads."),
+                     ("end", "Its operand, which a region of another compiler gives.")):
+    register(OpRecord(
+        f"annotation.compiler_{_name}",
+        inputs=("data",),
+        attrs=CompilerAttrs,
+        infer=_same,
+        compute=_tensor,
+        reference=_itself,
+        simplify=lambda attrs, args: args[0],
+        is_view=True,
+        cases=[Case(((2, 3),), {"compiler": "own"})],
+        doc=f"{_what} It computes nothing; see PartitionGraph.",
+    ))

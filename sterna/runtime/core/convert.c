@@ -230,7 +230,9 @@ static int convert_other(PyObject *object, ArgumentFrame *frame, Py_ssize_t inde
   if (PyObject_TypeCheck(object, python_side.numpy_generic))
     return convert_numpy_scalar(object, frame, index);
   if (PyObject_TypeCheck(object, python_side.void_pointer)) return convert_void_pointer(object, out);
-  if (PyCallable_Check(object))
+  /* Expressions of graphs are called to build calls of them; they are values all the same. */
+  if (PyCallable_Check(object) &&
+      !PyObject_HasAttrString((PyObject *)Py_TYPE(object), "passed_as_object"))
     return make_function(object, &function) ? -1 : keep(function, out, owned);
   return wrap_python_object(object, &wrapped) ? -1 : keep(wrapped, out, owned);
 }
