@@ -21,7 +21,7 @@ BUDGET = {
     "contrib": 4180,
     "driver": 3320,
     "exec": 200,
-    "frontend": 25020,
+    "frontend": 25080,
     "ir": 3800,
     "isa": 1220,
     "lowering": 4320,
