@@ -100,6 +100,21 @@ def test_records_that_are_no_text_are_refused() -> None:
         check_source_records(Archive(archived({**entries, name: text})))
 
 
+@pytest.mark.parametrize("code", [
+    b"(" * 5000 + b"x" + b")" * 5000,
+    b"annotate(" + b"List[" * 5000 + b"int" + b"]" * 5000 + b", [])",
+    b"""'''a'))))''', """ + b"[" * 5000,
+    b"x  # type: " + b"Tuple[" * 5000,
+    b"x" + b"".join(b"\n" + b" " * depth + b"if a:" for depth in range(300)),
+])
+def test_code_that_nests_too_deep_is_refused_before_pytorch_parses_it(code: bytes) -> None:
+    entries = entries_of(script_file())
+    name = next(each for each in entries if each.endswith(".py"))
+    deep = archived({**entries, name: entries[name] + b"\n    a = " + code + b"\n"})
+    with pytest.raises(ValueError, match="nests brackets or blocks deeper than 200"):
+        load(deep, ImportOptions(example_inputs=(torch.zeros(2, 4),)))
+
+
 def test_broken_files_are_imported_or_refused(tmp_path: Path) -> None:
     FUZZER.prepare(tmp_path, None)
     endings = [FUZZER.check(Tape(seed=seed)) for seed in range(30)]

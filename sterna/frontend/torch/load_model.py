@@ -14,6 +14,7 @@ from sterna.frontend.torch.read_exported import read_exported
 from sterna.frontend.torch.read_pt2 import PROGRAM, read_archive
 from sterna.frontend.torch.read_script import BROKEN, read_script
 from sterna.frontend.torch.script_inputs import script_infos
+from sterna.frontend.torch.script_nesting import check_nesting
 from sterna.frontend.torch.source_records import check_source_records
 from sterna.support.errors import MissingPackageError
 
@@ -43,6 +44,7 @@ def read(model: Any, options: ImportOptions) -> Program:
             f"{archive.name} holds weights and no program; make the module, load them into it, "
             "and give it with example inputs, or write it by torch.export.save"
         )
+    check_nesting(archive)
     check_source_records(archive)
     return _live(_loaded_script(model, archive.name), options)
 
