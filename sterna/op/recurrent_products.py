@@ -10,7 +10,7 @@ have.
 from itertools import product
 
 from sterna.ir import build
-from sterna.ir.expr import Expr
+from sterna.ir.expr import Call, Expr
 from sterna.op.recurrent_blocks import BlockSteps
 from sterna.op.recurrent_shares import TILE_ROWS, WARP
 from sterna.tir.ir_builder import BufferVar
@@ -91,14 +91,16 @@ class ProductSteps(BlockSteps):
                     pair = [
                         build.select(inside, each, build.const(0, "float32")) for each in pair
                     ]
-                rounded = [build.cast("float32", build.cast("bfloat16", each)) for each in pair]
-                # Of an infinite number there is no rest.
-                rest = [
-                    build.select(each.equal(near), build.const(0, "float32"), each - near)
-                    for each, near in zip(pair, rounded, strict=True)
-                ]
-                parts[0][word] = pack_pair("bfloat16", rounded[0], rounded[1])
-                parts[1][word] = pack_pair("bfloat16", rest[0], rest[1])
+                parts[0][word] = pack_pair("bfloat16", *pair)
+                high = parts[0][word]
+                rounded = [high << 16, high & build.const(0xFFFF0000, "uint32")]
+                rest = []
+                for each, bits in zip(pair, rounded, strict=True):
+                    near = Call(each.dtype, "reinterpret", (bits,))
+                    # Of an infinite number there is no rest.
+                    is_all = each.equal(near)
+                    rest.append(build.select(is_all, build.const(0, "float32"), each - near))
+                parts[1][word] = pack_pair("bfloat16", *rest)
             for step in range(2):
                 for part in parts:
                     ib.emit(mma("bfloat16", sums[column * 4], weights[4 * step], part[2 * step]))
