@@ -106,4 +106,4 @@ def test_what_cannot_be_registered() -> None:
     with pytest.raises(ValueError, match=r"'tir\.exp' is an intrinsic already"):
         register_op_attr("tir.exp", "TCallEffectKind", tir.CallEffectKind.Pure)
     with pytest.raises(ValueError, match=r"graphs is its record, relay\.op\.OpRecord"):
-        register_op_attr("nn.relu", "target.own", lambda call: True)
+        register_op_attr("nn.relu", "TOpPattern", 0)
