@@ -39,8 +39,8 @@ def by_products(
     if max(width, value_width) <= MOST_WIDTH or not 0 < size <= MOST_BYTES:
         return None
     query, key, value = (_by_heads(arg) for arg in args[:3])
-    scores = call("nn.batch_matmul", query, key, transpose_b=True, out_dtype="float32")
-    scores = call("multiply", scores, const(np.float32(scale)))
+    products = call("nn.batch_matmul", query, key, transpose_b=True, out_dtype="float32")
+    scores: RelayExpr = call("multiply", products, const(np.float32(scale)))
     if len(args) > 3:
         scores = call("reshape", scores, newshape=(batch, heads, length, keys))
         scores = _masked(scores, args[3], fill)
