@@ -62,14 +62,8 @@ from sterna.relay.passes.widen_floats import WidenFloats
 from sterna.support.classic import classic_names
 
 __all__ = [
-<<<<<<< HEAD
-    "AddUpParallelConv2D", "AlterOpLayout", "BackwardFoldScaleAxis",
+    "AddUpParallelConv2D", "AlterOpLayout", "AnnotateTarget", "BackwardFoldScaleAxis",
     "CanonicalizeCast", "CanonicalizeOps", "ChooseImplementations",
-=======
-    "AlterOpLayout", "AnnotateTarget", "BackwardFoldScaleAxis", "CanonicalizeCast",
-    "CanonicalizeOps",
-    "ChooseImplementations",
->>>>>>> c70122838209cbad4239f0a780cafbb6ed7a7856
     "CombineParallelBatchMatmul", "CombineParallelConv2D", "CombineParallelDense",
     "ConvertLayout", "DeadCodeElimination", "DefuseOps", "DelayViews",
     "DynamicToStatic",
