@@ -35,6 +35,16 @@ def test_a_matrix_is_turned(
         assert "nn.dense" not in str(kept) or not reads_columns
 
 
+def test_many_matrices_by_one_are_turned_before() -> None:
+    x = relay.var("x", shape=(4, 24, 40), dtype="float16")
+    w = relay.var("w", shape=(48, 24), dtype="float16")
+    body = relay.nn.dense(relay.transpose(x, axes=(0, 2, 1)), w)
+    module = relay.transform.InferType()(
+        tvm.IRModule.from_expr(relay.Function((x, w), body)))
+    made = relay.transform.Legalize(tvm.target.Target("cuda -arch=sm_90a"))(module)
+    assert "transpose(" in str(made) and "nn.dense" in str(made)
+
+
 @pytest.mark.parametrize("name", ["nn.dense", "nn.matmul", "nn.batch_matmul"])
 def test_operands_are_read_as_they_lie(name: str) -> None:
     rng = np.random.default_rng(0)

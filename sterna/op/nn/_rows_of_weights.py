@@ -66,7 +66,9 @@ def as_they_lie(
     lies = [
         isinstance(arg, Call) and swaps_last(arg) and not is_known(arg.args[0]) for arg in args
     ]
-    lies[0] = lies[0] and kind in KINDS  # lanes read rows as long as the sums alone
+    # Lanes read rows as long as the sums alone, and tiles the columns of one matrix each.
+    lies[0] = lies[0] and kind in KINDS and (
+        name == "nn.batch_matmul" or tensor_type(args[0]).ndim == 2)
     if not any(lies):
         return None
     given = [arg.args[0] if lie else arg  # type: ignore[attr-defined]
