@@ -74,6 +74,7 @@ class BuildNative(build_ext):
     def run(self) -> None:
         """Build everything; setuptools calls this."""
         compilers.choose(PLATFORM.zig_target)
+        self.stays_in_place = bool(self.inplace)  # the extensions are built elsewhere, and copied
         super().run()
 
     def get_ext_filename(self, fullname: str) -> str:
@@ -107,7 +108,7 @@ class BuildNative(build_ext):
 
     def package_root(self) -> Path:
         """The package's folder: in the checkout for an editable install, else in the build."""
-        in_place = self.inplace or getattr(self, "editable_mode", False)
+        in_place = self.stays_in_place or getattr(self, "editable_mode", False)
         return (HERE if in_place else Path(self.build_lib)) / "sterna"
 
     def write_sources(self, native: Path) -> None:
