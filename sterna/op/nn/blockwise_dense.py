@@ -275,11 +275,13 @@ def _compute_by_threads(
 
 
 def _legalize(
-    attrs: BlockwiseDenseAttrs, args: tuple[RelayExpr, ...], target: Target
+    attrs: BlockwiseDenseAttrs, args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
     """Known weights with as many units side by side as a tile has registers for."""
     data, *known = args
-    if is_gpu(target) or attrs.columns or not all(isinstance(part, Constant) for part in known):
+    if target is None or is_gpu(target) or attrs.columns:
+        return None
+    if not all(isinstance(part, Constant) for part in known):
         return None
     units = tensor_type(known[0]).concrete_shape[0]
     columns = columns_of(processor_of(target), DataType(FLOAT), ROWS + 2, units)

@@ -199,14 +199,14 @@ def _compute_by_threads(
 
 
 def _legalize(
-    attrs: GroupedMatmulAttrs, args: tuple[RelayExpr, ...], target: Target
+    attrs: GroupedMatmulAttrs, args: tuple[RelayExpr, ...], target: Target | None
 ) -> RelayExpr | None:
     """Blocks of as many columns as registers hold, of which constants are packed.
 
     On a GPU, products of the groups.
     """
     data, weight, ends = args
-    if attrs.packed or attrs.columns != COLUMNS:
+    if target is None or attrs.packed or attrs.columns != COLUMNS:
         return None
     if is_gpu(target):
         return one_by_one(data, weight, ends)
