@@ -18,6 +18,7 @@ from sterna.ir.expr import Expr, ExprLike
 from sterna.op.gates import Gate
 from sterna.op.recurrent_shares import Share, turns_together
 from sterna.op.recurrent_steps import STATES, Options, Step, by_layout
+from sterna.op.recurrent_threads import Gates, ThreadSteps
 from sterna.schedule.gpu.access import VECTOR_BYTES
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar, IRBuilder
@@ -53,42 +54,20 @@ class Next:
         out[steps.result(steps.now)] = build.cast(out.dtype, made)
 
 
-class Gates:
-    """The gates of a thread's unit, in registers."""
-
-    def __init__(self, held: BufferVar) -> None:
-        self.held = held
-
-    def __getitem__(self, place: tuple[Expr, int, Expr]) -> Expr:
-        found: Expr = self.held[place[1]]
-        return found
-
-    def __setitem__(self, place: tuple[Expr, int, Expr], value: Expr) -> None:
-        self.held[place[1]] = value
-
-
-class BlockSteps:
+class BlockSteps(ThreadSteps):
     """The kernels of all steps, in some directions."""
 
     share_of_sum: Expr
-    unit: Expr
-    row: Expr
     now: Expr
 
     def __init__(
         self, step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
         outs: list[BufferVar], which: range, functions: list[Gate], share: Share,
     ) -> None:
-        self.make, self.attrs, self.ib, self.operands, self.outs = step, attrs, ib, operands, outs
-        self.which, self.functions, self.share = which, functions, share
-        self.columns = operands["columns"]
-        self.kind = str(operands["projected"].dtype)
-        _, size, gates, _, filled = (build.int_value(n) or 0 for n in self.columns.shape)
-        self.size, self.gates, self.filled = size, gates, filled
-        first, second, *_ = operands["projected"].shape
-        self.time, self.batch = by_layout(attrs, (first, second))
+        super().__init__(step, attrs, ib, operands, outs, which, functions)
+        self.share = share
         self.groups = (self.batch + share.sequences - 1) // share.sequences
-        self.columns_of_blocks = -(-size // share.units)
+        self.columns_of_blocks = -(-self.size // share.units)
 
     # ---- the launches ----
 
@@ -251,12 +230,6 @@ class BlockSteps:
         place = by_layout(self.attrs, (self.now, self.row))
         found: Expr = self.operands["projected"][(*place, self.direction, self.unit, gate, 0)]
         return found
-
-    def part(self, name: str, block: Expr, place: ExprLike, unit: Expr) -> Expr:
-        """An element of an operand that has one for each unit; 0 without it."""
-        if name not in self.operands:
-            return build.const(0, self.kind)
-        return build.cast(self.kind, self.operands[name][self.direction, self.unit, place, 0])
 
     def gates_of(
         self, block: Expr, gates: range, start: Callable[[Expr, int, Expr], Expr],

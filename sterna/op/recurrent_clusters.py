@@ -15,10 +15,11 @@ from itertools import product
 from typing import Any
 
 from sterna.ir import build
-from sterna.ir.expr import Call, Expr, ExprLike
+from sterna.ir.expr import Call, Expr
 from sterna.op.gates import Gate
 from sterna.op.recurrent_shares import CLUSTER, LANES, WARP, cluster_units
 from sterna.op.recurrent_steps import STATES, Options, Step, by_layout
+from sterna.op.recurrent_threads import Gates, ThreadSteps
 from sterna.te import thread_axis
 from sterna.tir.ir_builder import BufferVar, IRBuilder
 from sterna.tir.threads import ROLLED, barrier
@@ -56,36 +57,16 @@ class Held:
         self.held[0] = value
 
 
-class HeldGates:
-    """The gates of a thread's unit."""
-
-    def __init__(self, held: BufferVar) -> None:
-        self.held = held
-
-    def __getitem__(self, place: tuple[Expr, int, Expr]) -> Expr:
-        found: Expr = self.held[place[1]]
-        return found
-
-    def __setitem__(self, place: tuple[Expr, int, Expr], value: Expr) -> None:
-        self.held[place[1]] = value
-
-
-class ClusterSteps:
+class ClusterSteps(ThreadSteps):
     """The kernel of all steps, in some directions."""
 
     def __init__(
         self, step: Step, attrs: Options, ib: IRBuilder, operands: dict[str, BufferVar],
         outs: list[BufferVar], which: range, functions: list[Gate], sequences: int,
     ) -> None:
-        self.make, self.attrs, self.ib, self.operands, self.outs = step, attrs, ib, operands, outs
-        self.which, self.functions, self.sequences = which, functions, sequences
-        self.columns = operands["columns"]
-        self.kind = "float32"
-        _, size, gates, _, filled = (build.int_value(n) or 0 for n in self.columns.shape)
-        self.size, self.gates, self.filled = size, gates, filled
-        first, second, *_ = operands["projected"].shape
-        self.time, self.batch = by_layout(attrs, (first, second))
-        self.units = cluster_units(size)
+        super().__init__(step, attrs, ib, operands, outs, which, functions)
+        self.sequences = sequences
+        self.units = cluster_units(self.size)
         self.width = CLUSTER * self.units
         """Of a state in shared memory."""
 
@@ -293,15 +274,9 @@ class ClusterSteps:
         found: Expr = self.input_now[gate]
         return found
 
-    def part(self, name: str, block: Expr, place: ExprLike, unit: Expr) -> Expr:
-        """An element of an operand that has one for each unit; 0 without it."""
-        if name not in self.operands:
-            return _zero()
-        return build.cast(self.kind, self.operands[name][self.direction, self.unit, place, 0])
-
     def gates_of(
         self, block: Expr, gates: range, start: Callable[[Expr, int, Expr], Expr], state: Held
-    ) -> HeldGates:
+    ) -> Gates:
         """What gates of a unit start with and what the state adds."""
         ib, count, rows = self.ib, len(gates), self.sequences
         sums, quads = self._private(count * rows, "sums"), self._private(rows * QUAD, "state")
@@ -329,7 +304,7 @@ class ClusterSteps:
                 is_own = (self.share % rows).equal(row)
                 total = build.select(is_own, sums[place * rows + row], total)
             self.held[place] = start(self.row, gate, build.const(0)) + total
-        return HeldGates(self.held)
+        return Gates(self.held)
 
 
 def _zero() -> Expr:
