@@ -56,6 +56,19 @@ def test_they_compute_what_they_are(
     np.testing.assert_allclose(m.get_output(0).numpy(), want, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize("result", ["bdhw", "bhwd"])
+@pytest.mark.parametrize("kind", ["bfloat16", "float32"])
+def test_gpus_multiply_all_planes_at_once(kind: str, result: str) -> None:
+    """Their tiles have rows of one matrix each, as long as the sums."""
+    given = [relay.var("x", shape=(4, 64, 16, 16), dtype=kind),
+             relay.var("w", shape=(64, 96), dtype=kind)]
+    mod = tvm.IRModule.from_expr(
+        relay.Function(tuple(given), relay.einsum(given, f"bchw,cd->{result}")))
+    (library,) = relay.build(mod, target="cuda -arch=sm_90a").get_lib().imported_modules
+    sources = [program.source for program in library._implementation.programs]
+    assert sum("cp.async.bulk" in source for source in sources) == 1
+
+
 def test_planes_stay_where_they_are() -> None:
     """Channels of images are multiplied as they lie: neither they nor the result are turned."""
     given = [relay.var("x", shape=(2, 16, 20, 30)), relay.var("w", shape=(16, 14))]

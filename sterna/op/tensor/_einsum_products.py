@@ -45,19 +45,25 @@ def sorts_of(first: Labels, second: Labels, result: Labels) -> Sorts | None:
 
 def product(
     first: tuple[Labels, RelayExpr], second: tuple[Labels, RelayExpr], result: Labels,
-    sorts: Sorts, extents: Mapping[str, int],
+    sorts: Sorts, extents: Mapping[str, int], on_device: bool = False,
 ) -> RelayExpr:
-    """The product of two operands, with its letters in the order of the result."""
+    """The product of two operands, with its letters in the order of the result.
+
+    on_device: whether it is for a GPU, whose tiles have one matrix of each operand, and rows of the
+    first that are as long as the sums.
+    """
     for wide, narrow, own in ((first, second, sorts.right), (second, first, sorts.left)):
+        if on_device and own:
+            continue
         if (made := _of_planes(wide, narrow, own, result, sorts, extents)) is not None:
             return made
     ends = {s: place for place, s in enumerate(result)}
     if sorts.left and sorts.right and ends[sorts.left[-1]] > ends[sorts.right[-1]]:
         first, second = second, first  # what is innermost in the result is so in the product
         sorts = Sorts(sorts.batch, sorts.summed, sorts.right, sorts.left)
-    turned = first[0][-1] not in sorts.summed and (*sorts.batch, *sorts.summed) == (
-        first[0][: len(sorts.batch) + len(sorts.summed)]
-    )
+    begin = (*sorts.batch, *sorts.summed)
+    turned = first[0][-1] not in sorts.summed and first[0][: len(begin)] == begin
+    turned = turned and not on_device
     along = second[0][-1] in sorts.summed
     groups = (sorts.batch, sorts.summed, sorts.left) if turned else (
         sorts.batch, sorts.left, sorts.summed

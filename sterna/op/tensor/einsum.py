@@ -202,7 +202,7 @@ def _as_products(
         sorts = sorts_of(own[0], own[1], step.result)
         assert sorts is not None
         first, second = ((labels[v], values[v]) for v in step.values)
-        values.append(product(first, second, step.result, sorts, sizes))
+        values.append(product(first, second, step.result, sorts, sizes, on_device))
     return values[-1]
 
 
