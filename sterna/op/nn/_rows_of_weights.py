@@ -60,8 +60,7 @@ def as_they_lie(
     kind = str(tensor_type(args[0]).dtype)
     if kind not in (*KINDS, "float32"):
         return None
-    is_dense = name == "nn.dense"
-    turned = [False, True] if is_dense else [
+    turned = [False, True] if name == "nn.dense" else [
         attrs.transpose_a, attrs.transpose_b]  # type: ignore[union-attr]
     lies = [
         isinstance(arg, Call) and swaps_last(arg) and not is_known(arg.args[0]) for arg in args
@@ -74,7 +73,7 @@ def as_they_lie(
     given = [arg.args[0] if lie else arg  # type: ignore[attr-defined]
              for arg, lie in zip(args, lies, strict=True)]
     turned = [one != lie for one, lie in zip(turned, lies, strict=True)]
-    more = {} if name == "nn.batch_matmul" else {"units": attrs.units}  # type: ignore[union-attr]
-    return call(
-        "nn.batch_matmul" if name == "nn.batch_matmul" else "nn.matmul", *given,
-        transpose_a=turned[0], transpose_b=turned[1], out_dtype=attrs.out_dtype, **more)
+    flags = {"transpose_a": turned[0], "transpose_b": turned[1], "out_dtype": attrs.out_dtype}
+    if name == "nn.batch_matmul":
+        return call(name, *given, **flags)
+    return call("nn.matmul", *given, units=attrs.units, **flags)  # type: ignore[union-attr]

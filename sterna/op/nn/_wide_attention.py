@@ -10,12 +10,11 @@ import math
 
 import numpy as np
 
-from sterna.codegen.nvptx.architecture import Architecture
 from sterna.op.dynamic import tensor_type
 from sterna.relay.expr import RelayExpr, const
 from sterna.relay.op import call
 from sterna.schedule.gpu.attention_tile import MOST_WIDTH
-from sterna.schedule.gpu.tensor_cores import FIRST_OF_WARPS
+from sterna.schedule.gpu.tensor_cores import has_warp_products
 from sterna.target import Target, is_gpu
 
 KINDS = ("bfloat16", "float16", "float32")
@@ -27,8 +26,7 @@ def by_products(
     args: tuple[RelayExpr, ...], target: Target | None, scale: float, fill: float = 0.0
 ) -> RelayExpr | None:
     """Attention without a causal mask, perhaps with a given one; None where it stays a kernel."""
-    arch = None if target is None or not is_gpu(target) else target.attrs.get("arch")
-    if not isinstance(arch, str) or Architecture.of(arch).number < FIRST_OF_WARPS:
+    if target is None or not is_gpu(target) or not has_warp_products(target.attrs.get("arch")):
         return None
     kinds = [tensor_type(arg) for arg in args]
     if not all(kind.is_static for kind in kinds) or str(kinds[0].dtype) not in KINDS:

@@ -106,6 +106,11 @@ def _suits(product: Product, gpu: Architecture) -> bool:
     return kind in HALVES or lie_along_sums
 
 
+def has_warp_products(arch: object) -> bool:
+    """Whether warps of a GPU multiply tiles here."""
+    return isinstance(arch, str) and Architecture.of(arch).number >= FIRST_OF_WARPS
+
+
 def reads_columns(arch: object) -> bool:
     """Whether a GPU multiplies matrices of 16 bits whose columns are as long as the sums, too."""
     return isinstance(arch, str) and Architecture.of(arch).name == GROUPS
