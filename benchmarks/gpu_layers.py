@@ -97,6 +97,9 @@ def main() -> None:
     torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = False
     torch.backends.cudnn.benchmark = True
     names = [name for name in LAYERS if not args.names or any(part in name for part in args.names)]
+    unknown = [part for part in args.names if not any(part in name for name in LAYERS)]
+    if unknown:
+        parser.error(f"no layer has {', '.join(map(repr, unknown))} in its name")
     if args.part is not None:
         compile_some(names, args.precision, args.part, args.workers)
         return
@@ -107,7 +110,7 @@ def main() -> None:
     with torch.inference_mode():
         ratios = [race(name, args.precision) for name in names]
     ran = [ratio for ratio in ratios if ratio]
-    mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ran))
+    mean = math.exp(statistics.fmean(math.log(ratio) for ratio in ran)) if ran else 0
     behind = sum(ratio < 0.9 for ratio in ratios)
     print(f"{args.precision}: geometric mean of {len(ran)}: {mean:.2f}; {behind} below 0.9; "
           f"{torch.cuda.get_device_name()}")
